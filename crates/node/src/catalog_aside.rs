@@ -6,15 +6,15 @@
 //! one that has still to begin; the log forgets the old one; the mark goes; the new one starts, and gets the catalog as a snapshot. A
 //! start that finds the mark goes on from there.
 
-use crate::host::Host;
 use crate::identity;
+use crate::node_context::NodeContext;
 use crate::status_query::query_status;
 use tessera_cluster::CATALOG_GROUP;
 use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupSettings, GroupStart};
 use tessera_types::ReplicaId;
 
-impl Host {
+impl NodeContext {
     /// Has another replica of the catalog take the place of one that is set aside, if the cluster gives this node one now.
     pub(crate) async fn replace_catalog_that_is_aside(&self) {
         if !self.replicas.is_aside(CATALOG_GROUP) {

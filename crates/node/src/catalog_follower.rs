@@ -10,7 +10,7 @@
 //! wanted again after a crash. While tables are being split, most changes say how far that is, thrice for each partition; they let go of
 //! nothing. Their file is [late](UNSAVED).
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,15 +45,15 @@ struct News {
 }
 
 impl CatalogFollower {
-    pub(crate) fn start(host: Arc<Host>) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(context: Arc<NodeContext>) -> std::io::Result<Arc<Self>> {
         let follower = Arc::new(Self {
             news: Mutex::default(),
             has_come: Condvar::new(),
-            view: host.view.clone(),
+            view: context.view.clone(),
             thread: Mutex::default(),
         });
         let following = follower.clone();
-        let thread = std::thread::Builder::new().name("catalog".into()).spawn(move || following.run(&host))?;
+        let thread = std::thread::Builder::new().name("catalog".into()).spawn(move || following.run(&context))?;
         *follower.thread.lock() = Some(thread);
         Ok(follower)
     }
@@ -78,37 +78,37 @@ impl CatalogFollower {
         self.has_come.notify_all();
     }
 
-    fn run(&self, host: &Host) {
+    fn run(&self, context: &NodeContext) {
         let mut saved = Saved::default();
         while let Some(Next { file, number, is_awaited }) = self.next(saved.late.as_ref()) {
             if !is_awaited && saved.may_be_late(&file, number, Instant::now()) {
-                host.view.set_catalog(Arc::new(file.catalog));
+                context.view.set_catalog(Arc::new(file.catalog));
             } else {
-                if let Err(error) = follow(host, &file) {
+                if let Err(error) = follow(context, &file) {
                     tracing::warn!(error, "the catalog has changed, and cannot be followed yet; trying again");
                     self.try_again(file);
                     continue;
                 }
-                host.catalog_inbox.durable(CATALOG_GROUP, file.applied_index);
+                context.catalog_inbox.durable(CATALOG_GROUP, file.applied_index);
                 let awaited = self.news.lock().awaited.take_if(|index| *index <= file.applied_index);
                 if let Some(index) = awaited {
-                    host.catalog_inbox.prepared(CATALOG_GROUP, index);
+                    context.catalog_inbox.prepared(CATALOG_GROUP, index);
                 }
                 saved = Saved { catalog: Some(file.catalog), late: None };
             }
             self.view.progress().note_followed(number);
-            host.take_part_again(number);
+            context.take_part_again(number);
             if self.news.lock().caught_up_at.take_if(|at| *at <= number).is_some() {
-                host.view.note_catalog_known();
+                context.view.note_catalog_known();
             }
         }
     }
 
     /// The catalog's group has caught up; so has the node when it has followed.
-    fn note_caught_up(&self, host: &Host) {
+    fn note_caught_up(&self, context: &NodeContext) {
         let mut news = self.news.lock();
         if self.view.progress().followed() >= news.handed_over {
-            host.view.note_catalog_known();
+            context.view.note_catalog_known();
         } else {
             news.caught_up_at = news.caught_up_at.or(Some(news.handed_over));
         }
@@ -182,16 +182,16 @@ impl Saved {
     }
 }
 
-fn follow(host: &Host, file: &CatalogFile) -> Result<(), String> {
-    let path = host.directory.catalog();
+fn follow(context: &NodeContext, file: &CatalogFile) -> Result<(), String> {
+    let path = context.directory.catalog();
     // First: what the node lets go of, such as a replica, must not be wanted again after a crash.
     file.save(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    host.follow(&file.catalog).map_err(|error| error.to_string())
+    context.follow(&file.catalog).map_err(|error| error.to_string())
 }
 
 /// What the catalog's group tells, on the first worker's loop.
 pub(crate) struct CatalogNews {
-    pub(crate) host: Arc<Host>,
+    pub(crate) context: Arc<NodeContext>,
     pub(crate) follower: Arc<CatalogFollower>,
 }
 
@@ -205,25 +205,25 @@ impl CatalogListener for CatalogNews {
     }
 
     fn fresh(&mut self, as_of: Option<Moment>) {
-        self.host.view.set_catalog_as_of(as_of);
+        self.context.view.set_catalog_as_of(as_of);
     }
 
     fn leader(&mut self, node: NodeId) {
-        self.host.view.set_catalog_leader(node);
+        self.context.view.set_catalog_leader(node);
     }
 
     fn set_aside(&mut self, reason: &Inconsistent) {
         tracing::error!(%reason, "the catalog's replica here is set aside: this node hears of no changes until another one takes its place");
-        self.host.replicas.set_aside(CATALOG_GROUP, reason);
+        self.context.replicas.set_aside(CATALOG_GROUP, reason);
     }
 
     fn caught_up(&mut self, catalog: &Catalog) {
         // Whoever of this and the thread comes second sees what the other one did.
-        self.host.current_from.store(self.follower.news.lock().handed_over, Ordering::Release);
+        self.context.current_from.store(self.follower.news.lock().handed_over, Ordering::Release);
         let followed = self.follower.view.progress().followed();
-        self.host.take_part_again(followed);
-        self.host.forget_unknown_groups(catalog);
-        self.follower.note_caught_up(&self.host);
+        self.context.take_part_again(followed);
+        self.context.forget_unknown_groups(catalog);
+        self.follower.note_caught_up(&self.context);
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
         }
         let split = CatalogCommand::Split { name: "t".into(), partitions: 2 * PARTITIONS, absent: Default::default() };
         node.change(split).await;
-        let path = node.host.directory.catalog();
+        let path = node.context.directory.catalog();
         let in_file = || CatalogFile::load(&path).unwrap().unwrap().applied_index;
         let (began, mut written) = (Instant::now(), BTreeSet::from([in_file()]));
         for attempt in 1..=REPORTS {
@@ -276,7 +276,7 @@ mod tests {
         let node = node.restart(|_| (), slow);
         let is_known = |store: &Store| (state(store)? == CopyState::Copying(REPORTS)).then_some(());
         node.wait_for("the last report is known again", is_known).await;
-        let path = node.host.directory.catalog();
+        let path = node.context.directory.catalog();
         let in_file = || {
             let file = CatalogFile::load(&path).unwrap().unwrap();
             Some(file.catalog.get(table.id())?.split.as_ref()?.copies[63])
@@ -290,23 +290,23 @@ mod tests {
         let node = TestNode::start(|_| ());
         node.create_table("before", 1).await;
         // Who follows the catalog holds this while it writes replicas down; here the disk takes its time.
-        let host = node.host.clone();
+        let context = node.context.clone();
         let (disk, is_back) = std::sync::mpsc::channel::<()>();
         let (holds, held) = tokio::sync::oneshot::channel();
-        let slow_host = host.clone();
+        let slow_host = context.clone();
         let slow_disk = std::thread::spawn(move || {
             let _settling = slow_host.replicas.settling.lock();
             holds.send(()).unwrap();
             let _ = is_back.recv();
         });
         held.await.unwrap();
-        let handed_over = || host.view.progress().handed_over();
+        let handed_over = || context.view.progress().handed_over();
         let before = handed_over();
         let changing = node.store.clone();
         let rename = CatalogCommand::Rename { name: "before".into(), to: "after".into() };
         let change = tokio::spawn(async move { changing.change_catalog(rename).await });
         node.wait_for("the change is committed", |_| (handed_over() > before).then_some(())).await;
-        for inbox in host.inboxes.all() {
+        for inbox in context.inboxes.all() {
             let (sender, views) = tokio::sync::oneshot::channel();
             inbox.query_status(Box::new(move |views| _ = sender.send(views)));
             let views = tokio::time::timeout(Duration::from_secs(20), views).await.expect("the loop goes on");

@@ -8,7 +8,7 @@
 //!
 //! A partition that leads no more refuses those that wait at once: nothing of them has happened.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tessera_consensus::{GroupId, Inbox};
@@ -90,13 +90,13 @@ impl ColdCommands {
     /// Lets a command wait for what it lacks. Gives it back if that cannot be read elsewhere.
     pub(crate) fn wait_for(
         &mut self,
-        host: &Host,
+        context: &NodeContext,
         (table, partition): (&Arc<Table>, u32),
         missing: Missing,
         command: WriteCommand,
     ) -> Result<(), WriteCommand> {
         self.tries.note(&missing);
-        let inbox = host.inbox_of(table.id(), partition).clone();
+        let inbox = context.inbox_of(table.id(), partition).clone();
         let has_read = HasRead { inbox, group: group_of(table.id(), partition) };
         let table = table.clone();
         let read = move || {
@@ -106,7 +106,7 @@ impl ColdCommands {
             }
         };
         self.is_reading = true;
-        if host.disk_readers.begin(read).is_err() {
+        if context.disk_readers.begin(read).is_err() {
             self.is_reading = false;
             return Err(command);
         }

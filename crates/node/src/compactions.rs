@@ -1,7 +1,7 @@
 //! Compactions: when somebody asks for one, at the times that tables ask for, and how far they are. Tables with rules have
 //! those applied once a day besides.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use crate::rules::{self, RulesApplied};
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -62,14 +62,14 @@ impl Default for Compactions {
 
 impl Compactions {
     /// Begins those whose time has come since this was last called.
-    pub(crate) fn begin_due(&mut self, host: &Host, now: UnixMillis) {
+    pub(crate) fn begin_due(&mut self, context: &NodeContext, now: UnixMillis) {
         let before = std::mem::replace(&mut self.checked_at, now);
-        for table in host.registry.open_tables() {
+        for table in context.registry.open_tables() {
             let Some(due) = due(table.id(), &table.settings(), before, now) else { continue };
             if !self.running.lock().insert(table.id()) {
                 continue; // the last one is still at it
             }
-            let (store, running) = (host.store.clone(), self.running.clone());
+            let (store, running) = (context.store.clone(), self.running.clone());
             tokio::spawn(async move {
                 let name = table.name();
                 tracing::info!(table = %name, ?due, "begins");

@@ -10,9 +10,9 @@
 //!
 //! All nodes hear of it, so that they show it, and do not ask such a replica to lead.
 
-use crate::host::Host;
 use crate::known_damage::DamagedReplica;
 use crate::message;
+use crate::node_context::NodeContext;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tessera_cluster::{CatalogCommand, Placement};
@@ -25,7 +25,7 @@ use tessera_types::{NodeId, ReplicaId};
 /// How long after asking another replica to lead it is asked again.
 const HAND_OVER_PAUSE: Duration = Duration::from_secs(5);
 
-impl Host {
+impl NodeContext {
     /// Has the engines look after damaged files, and tells all nodes what they found. Waits for the disk.
     pub(crate) fn look_after_damage(&self) -> Result<(), EngineError> {
         let mut found = Vec::new();

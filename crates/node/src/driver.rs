@@ -3,8 +3,8 @@
 
 use crate::compactions::Compactions;
 use crate::comparison;
-use crate::host::Host;
 use crate::message;
+use crate::node_context::NodeContext;
 use crate::presence::Watch;
 use crate::split::Copiers;
 use crate::status_query::query_status;
@@ -37,9 +37,9 @@ const REMINDER: u64 = 20;
 const TRAFFIC: u64 = 10;
 
 /// Runs until it is dropped.
-pub(crate) async fn run(host: Arc<Host>) {
+pub(crate) async fn run(context: Arc<NodeContext>) {
     let mut rounds = Reconciler {
-        host,
+        context,
         began: Instant::now(),
         watch: Watch::new(),
         handed_over: HashMap::new(),
@@ -48,9 +48,9 @@ pub(crate) async fn run(host: Arc<Host>) {
         compactions: Compactions::default(),
         traded: Instant::now(),
     };
-    rounds.host.begin_to_take_part().await;
-    tokio::spawn(comparison::run(rounds.host.clone()));
-    tokio::spawn(rounds.host.store.clone().finish_transactions());
+    rounds.context.begin_to_take_part().await;
+    tokio::spawn(comparison::run(rounds.context.clone()));
+    tokio::spawn(rounds.context.store.clone().finish_transactions());
     let mut interval = tokio::time::interval(ROUND);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0.. {
@@ -60,7 +60,7 @@ pub(crate) async fn run(host: Arc<Host>) {
 }
 
 struct Reconciler {
-    host: Arc<Host>,
+    context: Arc<NodeContext>,
     began: Instant,
     watch: Watch,
     handed_over: HashMap<GroupId, Instant>,
@@ -74,12 +74,12 @@ struct Reconciler {
 
 impl Reconciler {
     async fn round(&mut self, number: u64) {
-        self.host.dial_peers();
-        self.host.follow_clocks();
-        self.host.replace_catalog_that_is_aside().await;
-        self.host.wake_what_waits();
-        let host = self.host.clone();
-        let settled = tokio::task::spawn_blocking(move || host.make_room().and(host.reconcile_replicas())).await;
+        self.context.dial_peers();
+        self.context.follow_clocks();
+        self.context.replace_catalog_that_is_aside().await;
+        self.context.wake_what_waits();
+        let context = self.context.clone();
+        let settled = tokio::task::spawn_blocking(move || context.make_room().and(context.reconcile_replicas())).await;
         if let Ok(Err(error)) = settled {
             tracing::warn!(%error, "replicas that are to be here cannot be begun; trying again");
         }
@@ -87,41 +87,41 @@ impl Reconciler {
             self.tell_what_is_lost().await;
         }
         self.leave_leading_to_sound_disks().await;
-        let host = self.host.clone();
-        let looked_after = tokio::task::spawn_blocking(move || host.look_after_damage()).await;
+        let context = self.context.clone();
+        let looked_after = tokio::task::spawn_blocking(move || context.look_after_damage()).await;
         if let Ok(Err(error)) = looked_after {
             tracing::warn!(%error, "damaged files could not be looked after; trying again");
         }
-        self.host.replace_damaged(MOVES).await;
-        self.host.tell_fetches();
-        self.host.drop_unused_snapshots();
-        self.host.drop_left_over_fetches();
-        self.copiers.begin(&self.host);
-        self.compactions.begin_due(&self.host, UnixMillis::now());
+        self.context.replace_damaged(MOVES).await;
+        self.context.tell_fetches();
+        self.context.drop_unused_snapshots();
+        self.context.drop_left_over_fetches();
+        self.copiers.begin(&self.context);
+        self.compactions.begin_due(&self.context, UnixMillis::now());
         if number.is_multiple_of(REMINDER) {
-            self.host.tell_leading(None);
-            self.host.tell_differences();
-            self.host.tell_damage();
+            self.context.tell_leading(None);
+            self.context.tell_differences();
+            self.context.tell_damage();
         }
         if number.is_multiple_of(TRAFFIC) {
-            let host = self.host.clone();
+            let context = self.context.clone();
             // It fails only if it panics, which is reported.
             let _ = tokio::task::spawn_blocking(move || {
-                host.traffic.tell(&host.registry, &host.transport, host.identity.node)
+                context.traffic.tell(&context.registry, &context.transport, context.identity.node)
             })
             .await;
         }
-        let presence = self.watch.look(&self.host);
+        let presence = self.watch.look(&self.context);
         let (mut done, mut led, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-        for inbox in self.host.inboxes.clone().all() {
+        for inbox in self.context.inboxes.clone().all() {
             for view in query_status(inbox).await {
                 if view.is_serving {
-                    if self.host.view.knows_catalog() {
+                    if self.context.view.knows_catalog() {
                         self.move_on(&view, &presence, &mut done);
                     }
-                    led.extend(self.host.tells_that_it_leads(&view));
+                    led.extend(self.context.tells_that_it_leads(&view));
                 } else if !view.unreachable_by_log.is_empty() {
-                    lost.extend(self.host.help_unreachable(&view));
+                    lost.extend(self.context.help_unreachable(&view));
                 }
             }
         }
@@ -130,32 +130,32 @@ impl Reconciler {
         for command in done {
             self.change(command).await;
         }
-        let catalog = query_status(&self.host.catalog_inbox).await;
+        let catalog = query_status(&self.context.catalog_inbox).await;
         if let Some(view) = catalog.iter().find(|view| view.id == CATALOG_GROUP && view.is_serving) {
             self.lead_catalog(view, &presence).await;
         }
-        self.host.addresses.keep(&self.host.store, &self.host.config.site);
+        self.context.addresses.keep(&self.context.store, &self.context.config.site);
     }
 
     /// A node whose log or engines take nothing lets others lead what they can, until it does again.
     async fn leave_leading_to_sound_disks(&mut self) {
-        if self.host.log.status() != LogStatus::Ok || self.host.refused_writes.reason().is_some() {
+        if self.context.log.status() != LogStatus::Ok || self.context.refused_writes.reason().is_some() {
             if !self.shuns_leading {
                 tracing::warn!("the disk takes no writes; other nodes are to lead what is led here");
             }
             self.shuns_leading = true;
-            self.host.transport.broadcast(message::STOPS, &[]);
-            self.host.hand_over_once(&mut BTreeSet::new()).await;
+            self.context.transport.broadcast(message::STOPS, &[]);
+            self.context.hand_over_once(&mut BTreeSet::new()).await;
         } else if std::mem::take(&mut self.shuns_leading) {
-            self.host.transport.broadcast(message::STAYS, &[]);
+            self.context.transport.broadcast(message::STAYS, &[]);
         }
     }
 
     /// A step of a group that this node leads towards the members that the catalog wants.
     fn move_on(&mut self, view: &GroupView, presence: &Presence, done: &mut Vec<CatalogCommand>) {
-        let host = self.host.clone();
+        let context = self.context.clone();
         let Some((table, partition)) = partition_of_group(view.id) else { return };
-        let catalog = host.view.catalog();
+        let catalog = context.view.catalog();
         let Some(entry) = catalog.get(table) else { return };
         let Some(placement) = entry.placement.get(partition as usize) else { return };
         // A witness does not keep the log for ever for a replica that is away.
@@ -166,12 +166,12 @@ impl Reconciler {
             done.extend(replacement(&catalog, presence, table, partition, laggard.node));
         }
         match next_step(view, placement, presence) {
-            Step::Change(changes) => host.inbox_of(table, partition).change_members(view.id, changes),
+            Step::Change(changes) => context.inbox_of(table, partition).change_members(view.id, changes),
             Step::TransferLeadership(to) => {
                 let lately = self.handed_over.get(&view.id).is_some_and(|at| at.elapsed() < HAND_OVER_PAUSE);
-                if !lately && !host.damage.is_damaged(view.id, to) {
+                if !lately && !context.damage.is_damaged(view.id, to) {
                     self.handed_over.insert(view.id, Instant::now());
-                    host.inbox_of(table, partition).transfer_leadership(view.id, to);
+                    context.inbox_of(table, partition).transfer_leadership(view.id, to);
                 }
                 // Its members are as wanted; only another one of them is to lead.
                 if placement.is_moving() && has_target_members(view, &placement.target) {
@@ -184,7 +184,7 @@ impl Reconciler {
     }
 
     async fn change(&self, command: CatalogCommand) {
-        match self.host.store.change_catalog(command.clone()).await {
+        match self.context.store.change_catalog(command.clone()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::debug!(?command, %error, "refused by the catalog"),
             Err(RequestError::ShuttingDown) => {}
@@ -193,9 +193,9 @@ impl Reconciler {
     }
 
     async fn tell_what_is_lost(&self) {
-        let replicas = self.host.lost_here();
+        let replicas = self.context.lost_here();
         if replicas.is_empty() {
-            return self.host.note_renewed();
+            return self.context.note_renewed();
         }
         tracing::info!(
             replicas = replicas.len(),
@@ -206,8 +206,8 @@ impl Reconciler {
 
     /// What the node that leads the catalog does for the cluster.
     async fn lead_catalog(&mut self, view: &GroupView, presence: &Presence) {
-        let host = self.host.clone();
-        let catalog = host.view.catalog();
+        let context = self.context.clone();
+        let catalog = context.view.catalog();
         for node in catalog.nodes().filter(|node| node.is_expected && presence.is_here(node.id)) {
             self.change(CatalogCommand::Arrived { node: node.id }).await;
         }
@@ -217,18 +217,18 @@ impl Reconciler {
         let renewal = renewal.map(|change| Step::Change(vec![change]));
         let leaving = catalog.nodes().filter(|node| node.is_draining).map(|node| node.id).collect();
         match renewal.unwrap_or_else(|| next_catalog_step(view, &nodes, &leaving, presence)) {
-            Step::Change(changes) => host.catalog_inbox.change_members(CATALOG_GROUP, changes),
-            Step::TransferLeadership(to) => host.catalog_inbox.transfer_leadership(CATALOG_GROUP, to),
+            Step::Change(changes) => context.catalog_inbox.change_members(CATALOG_GROUP, changes),
+            Step::TransferLeadership(to) => context.catalog_inbox.transfer_leadership(CATALOG_GROUP, to),
             Step::Done | Step::Wait => {}
         }
-        let lost = host.lost_elsewhere(&presence.below(Standing::Away, nodes.iter().copied()));
+        let lost = context.lost_elsewhere(&presence.below(Standing::Away, nodes.iter().copied()));
         if !lost.is_empty() {
             self.change(CatalogCommand::Amnesiac { replicas: lost }).await;
         }
         let moving =
             catalog.tables().flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
         let is_led = |table, partition| {
-            let leader = host.registry.any(table).and_then(|table| table.known_leader(partition));
+            let leader = context.registry.any(table).and_then(|table| table.known_leader(partition));
             leader.is_some_and(|leader| presence.is_here(leader))
         };
         let mut moves = next_moves(&catalog, presence, MOVES, &is_led);
@@ -243,14 +243,14 @@ impl Reconciler {
 
     /// What evens out bytes and load, now and then.
     fn next_trade(&mut self, catalog: &Catalog, nodes: &[NodeId], presence: &Presence) -> Vec<CatalogCommand> {
-        let interval = self.host.config.balance_interval;
+        let interval = self.context.config.balance_interval;
         if interval.is_zero() || self.traded.elapsed() < interval {
             return Vec::new();
         }
         self.traded = Instant::now();
         let unfit = presence.below(Standing::Steady, catalog.nodes().map(|node| node.id));
         let live = nodes.iter().copied().filter(|node| presence.of(*node) != Standing::Lost).collect();
-        let weights = self.host.traffic.weights(&live);
+        let weights = self.context.traffic.weights(&live);
         weights.map(|weights| next_trade(catalog, &unfit, &weights)).unwrap_or_default()
     }
 }
@@ -258,7 +258,7 @@ impl Reconciler {
 /// How long a node that stops waits for others to lead.
 const HAND_OVER: Duration = Duration::from_secs(3);
 
-impl Host {
+impl NodeContext {
     /// Lets other nodes lead what this one leads, as far as they can, and answers what it has taken, so that clients of other nodes
     /// notice nothing when it stops. What it has taken may only be answered once the new leader has told that it counts.
     pub(crate) async fn transfer_leaderships(&self) {
@@ -322,7 +322,7 @@ impl Host {
     }
 }
 
-impl Host {
+impl NodeContext {
     /// Hibernating groups do not notice that their leader's node is gone, that it has been started again and leads nothing any
     /// more, which it may never do again (a replica of an older copy, or one that has forgotten its votes, stays down), or that
     /// their leader here has lost its majority.

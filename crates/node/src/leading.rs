@@ -1,7 +1,7 @@
 //! What nodes tell each other of the groups that they lead: those who hold no replica have no other way to know.
 
-use crate::host::Host;
 use crate::message;
+use crate::node_context::NodeContext;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tessera_consensus::GroupId;
 use tessera_store::Table;
@@ -19,7 +19,7 @@ fn put_leader(message: &mut BytesMut, own: NodeId, table: &Table, partition: u32
     message.put_u32_le(replica.incarnation);
 }
 
-impl Host {
+impl NodeContext {
     /// Tells other nodes that this one leads a partition.
     pub(crate) fn tell_leads(&self, table: &Table, partition: u32) {
         let mut message = BytesMut::new();

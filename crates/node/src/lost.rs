@@ -8,7 +8,7 @@
 //! A replica that is [set aside](tessera_consensus::StateMachine::set_aside), because its log and its state do not fit together, is
 //! reported in the same way; but it is never readmitted.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use crate::replicas::group_settings;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, 
     Some((entry, partition, entry.placement.get(partition as usize)?))
 }
 
-impl Host {
+impl NodeContext {
     /// Replicas here that are amnesiac or set aside, and that the catalog does not know as such.
     pub(crate) fn lost_here(&self) -> Vec<AmnesiacReplica> {
         if self.holds_back.load(Ordering::Acquire) {
@@ -256,12 +256,12 @@ mod tests {
         let node = TestNode::start(|_| {});
         let table = node.create_table_in("t", 1, EngineKind::Rocksdb).await;
         node.store.clear(&table, 0..1).await.unwrap();
-        let (host, group) = (&node.host, group_of(table.id(), 0));
-        let catalog = host.view.catalog();
+        let (context, group) = (&node.context, group_of(table.id(), 0));
+        let catalog = context.view.catalog();
         let (_, _, placement) = placement_of(&catalog, group).unwrap();
         // As if nothing of it were left.
-        assert_eq!(host.recovered.lock().get(&group), None);
-        let (term, index) = host.last_entry(&table, 0, placement.current[0], placement);
+        assert_eq!(context.recovered.lock().get(&group), None);
+        let (term, index) = context.last_entry(&table, 0, placement.current[0], placement);
         assert!(term > 0, "the records remember the term");
         assert_eq!(index, table.engine().applied_index(0));
     }
@@ -272,9 +272,9 @@ mod tests {
     async fn a_replica_that_lacks_what_it_acknowledged_never_goes_on_by_itself() {
         let node = TestNode::start(|_| {});
         let table = node.create_table_in("t", 1, EngineKind::Rocksdb).await;
-        let (host, group) = (&node.host, group_of(table.id(), 0));
+        let (context, group) = (&node.context, group_of(table.id(), 0));
         // As if it were one of three.
-        let mut catalog = Catalog::clone(&host.view.catalog());
+        let mut catalog = Catalog::clone(&context.view.catalog());
         let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
         for node in [2, 3].map(NodeId) {
             apply(CatalogCommand::AddNode { site: Site::default(), token: None });
@@ -285,12 +285,12 @@ mod tests {
         apply(CatalogCommand::Place { table: table.id(), partition: 0, nodes, witness: None });
         let placement = catalog.get(table.id()).unwrap().placement[0].clone();
         catalog.apply(&CatalogCommand::moved(table.id(), 0, &placement), &Limits::default()).unwrap();
-        host.view.set_catalog(std::sync::Arc::new(catalog));
+        context.view.set_catalog(std::sync::Arc::new(catalog));
         let reasons =
             [(Inconsistent::Forgotten { had: 9, has: 3 }, true), (Inconsistent::Entry("damaged".into()), false)];
         for (reason, is_overtaken) in reasons {
-            host.replicas.set_aside(group, &reason);
-            let lost = host.lost_here();
+            context.replicas.set_aside(group, &reason);
+            let lost = context.lost_here();
             assert_eq!(lost.iter().map(|lost| lost.is_overtaken).collect::<Vec<_>>(), [is_overtaken], "{reason}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::cold_commands::ColdCommands;
 use crate::held_commands::HeldCommands;
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use crate::snapshot::Description;
 use crate::split;
 use crate::stalled_writes::{self, StalledWrite, StalledWrites};
@@ -31,7 +31,7 @@ pub(crate) struct PartitionsMachine {
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
     stalled_writes: StalledWrites,
     refused_writes: refused_writes::OfWorker,
-    host: Arc<Host>,
+    context: Arc<NodeContext>,
 }
 
 type HostedPartitions = HashMap<GroupId, HostedPartition, ahash::RandomState>;
@@ -49,15 +49,15 @@ struct HostedPartition {
 }
 
 impl PartitionsMachine {
-    pub(crate) fn new(host: Arc<Host>) -> Self {
+    pub(crate) fn new(context: Arc<NodeContext>) -> Self {
         Self {
-            now: host.clock.now(),
+            now: context.clock.now(),
             partitions: HashMap::default(),
             waiting: 0,
             snapshots: Arc::default(),
             stalled_writes: StalledWrites::default(),
-            refused_writes: host.refused_writes.join(),
-            host,
+            refused_writes: context.refused_writes.join(),
+            context,
         }
     }
 
@@ -73,7 +73,7 @@ impl PartitionsMachine {
             }
             let mut applied = Applied { partition, index: *index, term: *term, payloads };
             if table.partition(partition).compared_by() != 0 && !self.stalled_writes.hold_up(&table) {
-                applied.payloads = &payloads[comparison::apply_marked(&self.host, &table, &applied)?..];
+                applied.payloads = &payloads[comparison::apply_marked(&self.context, &table, &applied)?..];
             }
             match by_table.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
                 Some((_, entries)) => entries.push(applied),
@@ -91,12 +91,12 @@ impl PartitionsMachine {
                 stalled_writes.push(StalledWrite::new(table, entries));
             }
         }
-        self.stalled_writes.begin(&self.host, stalled_writes);
+        self.stalled_writes.begin(&self.context, stalled_writes);
         for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             if let Some(hosted) = self.partitions.get_mut(group) {
                 hosted.overlay.applied(*index);
                 if hosted.table.partition(hosted.partition).ledger().applied(*index) {
-                    self.host.leader_news.notify_waiters();
+                    self.context.leader_news.notify_waiters();
                 }
             }
         }
@@ -109,7 +109,7 @@ impl StateMachine for PartitionsMachine {
     type PendingReply = PendingReply;
 
     fn begin_pass(&mut self) {
-        self.now = self.host.clock.now();
+        self.now = self.context.clock.now();
     }
 
     fn begins_entry(&self, command: &WriteCommand) -> bool {
@@ -117,12 +117,12 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<PendingReply> {
-        let (now, host) = (self.now, &self.host);
-        let is_certain = host.clock.is_certain();
+        let (now, context) = (self.now, &self.context);
+        let is_certain = context.clock.is_certain();
         let HostedPartition { table, partition, overlay, told, cold_commands, held_commands, .. } =
-            hosted(&mut self.partitions, host, group).expect("a serving group's table is open");
+            hosted(&mut self.partitions, context, group).expect("a serving group's table is open");
         let is_held_up = held_commands.hold_up();
-        let is_full = self.waiting >= host.config.queued_writes;
+        let is_full = self.waiting >= context.config.queued_writes;
         if cold_commands.hold_up() || is_held_up {
             return wait(command, is_full, &mut self.waiting, |command| match is_held_up {
                 true => held_commands.push(command),
@@ -150,7 +150,7 @@ impl StateMachine for PartitionsMachine {
         }
         if let Some(missing) = transaction.take_missing() {
             transaction.abandon();
-            command = match cold_commands.wait_for(host, (table, *partition), missing, command) {
+            command = match cold_commands.wait_for(context, (table, *partition), missing, command) {
                 Ok(()) => {
                     self.waiting += 1;
                     return Evaluated::Waits;
@@ -185,7 +185,7 @@ impl StateMachine for PartitionsMachine {
         changes.enter(overlay, payload);
         let state = table.partition(*partition);
         if held_commands.release(|holder| state.ledger().has_intent(holder)) {
-            host.inbox_of(table.id(), *partition).go_on(group);
+            context.inbox_of(table.id(), *partition).go_on(group);
         }
         state.meter().end_write(payload.len() - began);
         if state.hot_keys().is_counting() {
@@ -264,8 +264,8 @@ impl StateMachine for PartitionsMachine {
             state.stop_leading();
             state.set_readable(false);
         }
-        self.host.stop_fetching(group);
-        self.host.replicas.set_aside(group, reason);
+        self.context.stop_fetching(group);
+        self.context.replicas.set_aside(group, reason);
     }
 
     fn unusable(&mut self, committed: &[Committed]) -> Vec<(GroupId, String)> {
@@ -281,20 +281,20 @@ impl StateMachine for PartitionsMachine {
         self.refuse_waiting(group, &Failure::NotServing);
         if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group) {
             table.partition(partition).stop_leading();
-            let host = self.host.clone();
+            let context = self.context.clone();
             let remove = move || {
                 if let Err(error) = replicas::make_blank(&table, partition) {
                     // Whoever begins a replica here makes sure of it.
                     tracing::warn!(table = %table.name(), partition, %error, "records of a replica that went are left over");
                 }
-                host.stop_fetching(group);
-                host.replicas.left(group);
+                context.stop_fetching(group);
+                context.replicas.left(group);
             };
             // It takes as long as the partition is large, or RocksDB makes writers wait.
-            return self.host.threads.run("removal", remove);
+            return self.context.threads.run("removal", remove);
         }
-        self.host.stop_fetching(group);
-        self.host.replicas.left(group);
+        self.context.stop_fetching(group);
+        self.context.replicas.left(group);
     }
 
     fn leader(&mut self, group: GroupId, term: u64, leader: ReplicaId) {
@@ -303,7 +303,7 @@ impl StateMachine for PartitionsMachine {
             && let Some(HostedPartition { table, partition, .. }) = self.host(group)
         {
             table.partition(*partition).leader().heard(term, leader);
-            self.host.leader_news.notify_waiters();
+            self.context.leader_news.notify_waiters();
         }
     }
 
@@ -312,7 +312,7 @@ impl StateMachine for PartitionsMachine {
             let state = table.partition(*partition);
             state.set_lease(until);
             if until.is_some() {
-                self.host.leader_news.notify_waiters();
+                self.context.leader_news.notify_waiters();
             }
         }
     }
@@ -331,14 +331,15 @@ impl StateMachine for PartitionsMachine {
 
     fn snapshot(&mut self, group: GroupId) -> Option<(u64, Vec<u8>)> {
         let HostedPartition { table, partition, .. } = self.host(group)?;
-        let (table, partition, host, writing) = (table.clone(), *partition, self.host.clone(), self.snapshots.clone());
+        let (table, partition, context, writing) =
+            (table.clone(), *partition, self.context.clone(), self.snapshots.clone());
         if !writing.lock().insert(group) {
             return None; // under way
         }
         let write = move || {
-            match host.write_snapshot(&table, partition) {
+            match context.write_snapshot(&table, partition) {
                 Ok((index, file)) => {
-                    host.inbox_of(table.id(), partition).offer_snapshot(group, index, file.encode());
+                    context.inbox_of(table.id(), partition).offer_snapshot(group, index, file.encode());
                 }
                 Err(error) => {
                     tracing::warn!(table = %table.name(), partition, %error, "no snapshot can be written")
@@ -354,24 +355,24 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn fetch(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
-        let host = self.host.clone();
+        let context = self.context.clone();
         if snapshot.is_empty() {
-            host.stop_fetching(group);
+            context.stop_fetching(group);
             return true;
         }
         let hosted = self.host(group);
         if let (Some(HostedPartition { table, partition, .. }), Some(file)) = (hosted, Description::decode(snapshot)) {
-            host.fetch_snapshot(table, *partition, index, file);
+            context.fetch_snapshot(table, *partition, index, file);
         }
         false
     }
 
     fn discard(&mut self, group: GroupId) {
-        self.host.stop_fetching(group);
+        self.context.stop_fetching(group);
     }
 
     fn prepare(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
-        let host = self.host.clone();
+        let context = self.context.clone();
         let Some(HostedPartition { table, partition, overlay, .. }) = self.host(group) else { return true };
         let file = Description::decode(snapshot);
         if file.is_none() && !snapshot.is_empty() {
@@ -381,13 +382,13 @@ impl StateMachine for PartitionsMachine {
         let (table, partition) = (table.clone(), *partition);
         let replace = move || {
             match file {
-                Some(file) => snapshot::replace_records(&host, &table, partition, index, file),
-                None => snapshot::keep_records(&host, &table, partition, index),
+                Some(file) => snapshot::replace_records(&context, &table, partition, index, file),
+                None => snapshot::keep_records(&context, &table, partition, index),
             }
-            host.inbox_of(table.id(), partition).prepared(group, index);
+            context.inbox_of(table.id(), partition).prepared(group, index);
         };
         // It takes as long as the partition is large.
-        self.host.threads.run("restore", replace);
+        self.context.threads.run("restore", replace);
         false
     }
 
@@ -398,7 +399,7 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn serving(&mut self, group: GroupId) {
-        self.host.elections_won.fetch_add(1, Ordering::Relaxed);
+        self.context.elections_won.fetch_add(1, Ordering::Relaxed);
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
             let (table, partition) = (table.clone(), *partition);
             let state = table.partition(partition);
@@ -412,8 +413,8 @@ impl StateMachine for PartitionsMachine {
                     tracing::error!(table = %table.name(), partition, %error, "a partition that cannot be read serves nothing");
                 }
             }
-            self.host.tell_leads(&table, partition);
-            self.host.leader_news.notify_waiters();
+            self.context.tell_leads(&table, partition);
+            self.context.leader_news.notify_waiters();
         }
     }
 }
@@ -421,7 +422,7 @@ impl StateMachine for PartitionsMachine {
 impl PartitionsMachine {
     /// A group's partition; `None` when its table has been purged.
     fn host(&mut self, group: GroupId) -> Option<&mut HostedPartition> {
-        hosted(&mut self.partitions, &self.host, group)
+        hosted(&mut self.partitions, &self.context, group)
     }
 
     /// Refuses the commands of a group that wait.
@@ -449,12 +450,16 @@ fn wait(
     Evaluated::Waits
 }
 
-fn hosted<'a>(partitions: &'a mut HostedPartitions, host: &Host, group: GroupId) -> Option<&'a mut HostedPartition> {
+fn hosted<'a>(
+    partitions: &'a mut HostedPartitions,
+    context: &NodeContext,
+    group: GroupId,
+) -> Option<&'a mut HostedPartition> {
     match partitions.entry(group) {
         Entry::Occupied(hosted) => Some(hosted.into_mut()),
         Entry::Vacant(place) => {
             let (table, partition) = partition_of_group(group)?;
-            let table = host.registry.any(table)?;
+            let table = context.registry.any(table)?;
             Some(place.insert(HostedPartition {
                 table,
                 partition,

@@ -1,7 +1,7 @@
 //! What a node does for its tables while nobody asks: removing expired records, making state durable so that the log
 //! can shrink, purging dropped tables, and starting work for which there was no thread.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub(crate) struct Maintenance {
 }
 
 impl Maintenance {
-    pub(crate) fn start(host: Arc<Host>) -> std::io::Result<Self> {
+    pub(crate) fn start(context: Arc<NodeContext>) -> std::io::Result<Self> {
         let stopping: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let stopped = stopping.clone();
         let thread = std::thread::Builder::new().name("maintenance".into()).spawn(move || {
-            Housekeeping { host, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
+            Housekeeping { context, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
                 .run(&stopped)
         })?;
         Ok(Self { stopping, thread: Mutex::new(Some(thread)) })
@@ -59,7 +59,7 @@ impl Operation for TellTime {
 }
 
 struct Housekeeping {
-    host: Arc<Host>,
+    context: Arc<NodeContext>,
     tell_time: Arc<dyn Operation>,
     /// The durable index last told to the log, per partition.
     durable: HashMap<(TableId, u32), u64>,
@@ -80,9 +80,9 @@ impl Housekeeping {
                     return;
                 }
             }
-            self.host.threads.start_waiting();
-            self.host.finish_purges();
-            let tables = self.host.registry.open_tables();
+            self.context.threads.start_waiting();
+            self.context.finish_purges();
+            let tables = self.context.registry.open_tables();
             for table in &tables {
                 for partition in 0..table.schema().partitions {
                     table.engine().remove_expired(partition);
@@ -100,14 +100,14 @@ impl Housekeeping {
                     reply: Box::new(|_| {}),
                 };
                 // Only the node that leads the catalog does it. A full inbox is no reason to hurry.
-                let _ = self.host.catalog_inbox.submit(CATALOG_GROUP, request);
+                let _ = self.context.catalog_inbox.submit(CATALOG_GROUP, request);
             }
         }
     }
 
     /// Has the log told the time where a record may have expired that nobody writes to or asks for: then it can be removed.
     fn tell_time(&self, tables: &[Arc<Table>]) {
-        let (clock, operation) = (&self.host.clock, &self.tell_time);
+        let (clock, operation) = (&self.context.clock, &self.tell_time);
         for table in tables.iter().filter(|_| clock.is_certain()) {
             for (partition, state) in (0..).zip(table.partitions()) {
                 let is_due = || table.engine().next_expiry(partition).is_some_and(|next| next <= clock.now());
@@ -115,15 +115,15 @@ impl Housekeeping {
                     let pending_reply = PendingReply::new(operation.clone(), 0);
                     let command = WriteCommand::new(pending_reply);
                     // A full inbox has writes, which tell it.
-                    let _ = self.host.inboxes.submit(table, partition, command);
+                    let _ = self.context.inboxes.submit(table, partition, command);
                 }
             }
         }
     }
 
     fn shrink_log(&mut self, tables: &[Arc<Table>]) {
-        let holding = self.host.log.groups_holding_space();
-        let is_large = self.host.log.statistics().disk_bytes > self.host.config.log_limit_bytes;
+        let holding = self.context.log.groups_holding_space();
+        let is_large = self.context.log.statistics().disk_bytes > self.context.config.log_limit_bytes;
         for table in tables.iter().filter(|table| table.schema().is_persistent()) {
             for partition in 0..table.schema().partitions {
                 let address = (table.id(), partition);
@@ -140,20 +140,20 @@ impl Housekeeping {
                 } else {
                     let since = *self.touched.entry(address).or_insert_with(Instant::now);
                     let holds = is_large && holding.contains(&group_of(table.id(), partition));
-                    if holds || since.elapsed() >= self.host.config.flush_age {
+                    if holds || since.elapsed() >= self.context.config.flush_age {
                         durable = self.make_durable(table, partition).unwrap_or(durable);
                         self.touched.remove(&address);
                     }
                 }
                 if self.durable.insert(address, durable) != Some(durable) && durable > 0 {
-                    self.host.inbox_of(table.id(), partition).durable(group_of(table.id(), partition), durable);
+                    self.context.inbox_of(table.id(), partition).durable(group_of(table.id(), partition), durable);
                 }
             }
         }
     }
 
     fn make_durable(&self, table: &Table, partition: u32) -> Option<u64> {
-        let log_synced = || self.host.log.wait_synced().map_err(|error| error.to_string());
+        let log_synced = || self.context.log.wait_synced().map_err(|error| error.to_string());
         let outcome = table.engine().make_durable(partition, &log_synced);
         if let Err(error) = &outcome {
             tracing::warn!(table = %table.name(), partition, %error, "state could not be made durable");

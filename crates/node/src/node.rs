@@ -2,8 +2,8 @@
 
 use crate::catalog_follower::CatalogFollower;
 use crate::comparison::{self, Comparison};
-use crate::host::Host;
 use crate::maintenance::Maintenance;
+use crate::node_context::NodeContext;
 use crate::replicas::Aside;
 use crate::rules::RulesApplied;
 use crate::snapshot::Progress;
@@ -23,7 +23,7 @@ const FORGOTTEN_IS_KNOWN: Duration = Duration::from_secs(10);
 /// A node that runs. Cheap to clone; [`Self::shut_down`] ends it.
 #[derive(Clone)]
 pub struct Node {
-    pub(crate) host: Arc<Host>,
+    pub(crate) context: Arc<NodeContext>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) catalog_follower: Arc<CatalogFollower>,
 }
@@ -31,18 +31,18 @@ pub struct Node {
 impl Node {
     /// What faces call.
     pub fn store(&self) -> &Store {
-        &self.host.store
+        &self.context.store
     }
 
     /// The traffic of a partition, if its leader has reported it within the last seconds.
     pub fn traffic_of(&self, table: TableId, partition: u32) -> Option<PartitionTraffic> {
-        self.host.traffic.of(&self.host.registry, table, partition)
+        self.context.traffic.of(&self.context.registry, table, partition)
     }
 
     /// How far nodes are with fetching a partition's records.
     pub fn fetches(&self, table: TableId, partition: u32) -> Vec<(NodeId, Progress)> {
         let group = group_of(table, partition);
-        let fetches = self.host.fetches.lock();
+        let fetches = self.context.fetches.lock();
         let of_node = |(node, fetches): (&NodeId, &Vec<_>)| {
             fetches.iter().find(|(fetched, _)| *fetched == group).map(|(_, progress)| (*node, *progress))
         };
@@ -53,7 +53,7 @@ impl Node {
     pub fn set_aside(&self) -> Vec<String> {
         let describe = |(group, _, Aside { reason, .. })| match partition_of_group(group) {
             Some((table, partition)) => {
-                let name = self.host.registry.any(table).map(|table| table.name());
+                let name = self.context.registry.any(table).map(|table| table.name());
                 let name = name.map_or_else(|| table.to_string(), |name| name.to_string());
                 format!("table {name}: partition {partition} on this node is set aside: {reason}")
             }
@@ -61,32 +61,32 @@ impl Node {
                 "the catalog on this node is set aside: {reason}. Another one takes its place as soon as the other nodes can agree to that"
             ),
         };
-        self.host.replicas.all_aside().into_iter().map(describe).collect()
+        self.context.replicas.all_aside().into_iter().map(describe).collect()
     }
 
     /// Replicas whose records are damaged on their nodes' disks, in words, as far as this node has heard of them.
     pub fn damage(&self) -> Vec<String> {
-        self.host.damage_in_words()
+        self.context.damage_in_words()
     }
 
     /// Why engines here do not take what is committed, if one does not.
     pub fn refused_writes(&self) -> Option<String> {
-        self.host.refused_writes.reason()
+        self.context.refused_writes.reason()
     }
 
     /// How many partitions of a table have a replica on this node whose records are damaged.
     pub fn damaged_here(&self, table: &Table) -> usize {
-        self.host.damaged_here(table)
+        self.context.damaged_here(table)
     }
 
     /// Replicas on this node.
     pub fn replicas_held(&self) -> usize {
-        self.host.replicas.held()
+        self.context.replicas.held()
     }
 
     /// How many partitions this node began to lead.
     pub fn elections_won(&self) -> u64 {
-        self.host.elections_won.load(Ordering::Relaxed)
+        self.context.elections_won.load(Ordering::Relaxed)
     }
 
     /// Applies a table's rules to what this node leads of it, and has its engine merge what can be merged here.
@@ -100,35 +100,35 @@ impl Node {
     /// Compares the replicas of all partitions of a table, wherever they are led; `bytes_per_second` in place of the rate that is
     /// configured, zero for none.
     pub async fn compare(&self, table: &Arc<Table>, bytes_per_second: Option<u64>) -> Comparison {
-        comparison::compare(&self.host, table, bytes_per_second).await
+        comparison::compare(&self.context, table, bytes_per_second).await
     }
 
     /// What is known of comparisons of a table: partitions that differ, in words, and when the one that was compared least
     /// lately was, if all were since this node started.
     pub fn compared(&self, table: &Table) -> (Vec<String>, Option<UnixMillis>) {
-        self.host.comparisons.compared_of(table)
+        self.context.comparisons.compared_of(table)
     }
 
     /// Slices in which this node found replicas to differ.
     pub fn differences_found(&self) -> u64 {
-        self.host.comparisons.differences_found()
+        self.context.comparisons.differences_found()
     }
 
     /// Lets other nodes lead what this one leads, as far as they can, and answers what it has taken, so that clients of other nodes
     /// notice nothing when it stops. What it has taken may only be answered once the new leader has told that it counts.
     pub async fn transfer_leaderships(&self) {
-        self.host.transfer_leaderships().await;
+        self.context.transfer_leaderships().await;
     }
 
     /// Waits until the node has to start again, since it was told that its data is older than what it had.
     pub async fn must_start_again(&self) {
-        self.host.must_start_again.notified().await;
+        self.context.must_start_again.notified().await;
     }
 
     /// Whether a node was started again so recently that the catalog may not yet know what it has forgotten: replicas of tables
     /// without a log are empty then.
     pub fn may_have_forgotten(&self, node: NodeId) -> bool {
-        let Host { identity, began, generations, .. } = &*self.host;
+        let NodeContext { identity, began, generations, .. } = &*self.context;
         if node == identity.node {
             return identity.generation.number > 1 && began.elapsed() < FORGOTTEN_IS_KNOWN;
         }
@@ -137,28 +137,28 @@ impl Node {
 
     /// Whether this node's data is older than what it had, and it has not got new replicas for all of its own yet.
     pub fn is_overtaken(&self) -> bool {
-        self.host.is_overtaken && self.host.owes_renewal.load(Ordering::Relaxed)
+        self.context.is_overtaken && self.context.owes_renewal.load(Ordering::Relaxed)
     }
 
     /// Stops taking writes, makes durable what was taken, and closes the files. Workers end by themselves.
     pub fn shut_down(&self) {
         self.maintenance.stop();
         self.catalog_follower.stop();
-        for inbox in self.host.inboxes.all() {
+        for inbox in self.context.inboxes.all() {
             inbox.stop();
         }
-        self.host.catalog_inbox.stop();
+        self.context.catalog_inbox.stop();
     }
 
     /// The rest of [`Self::shut_down`], once the workers have ended.
     pub fn close(&self) {
-        self.host.log.close();
-        if self.host.log.status() == LogStatus::Ok
-            && let Err(error) = boot::end(&self.host.directory.boot())
+        self.context.log.close();
+        if self.context.log.status() == LogStatus::Ok
+            && let Err(error) = boot::end(&self.context.directory.boot())
         {
             tracing::warn!(%error, "the clean end is not written down");
         }
-        self.host.disk_readers.close();
-        self.host.rocks.shut_down();
+        self.context.disk_readers.close();
+        self.context.rocks.shut_down();
     }
 }

@@ -6,11 +6,11 @@ use crate::config::NodeConfig;
 use crate::conversion::{convert_log, convert_records};
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
-use crate::host::Host;
 use crate::known_damage::KnownDamage;
 use crate::machine::PartitionsMachine;
 use crate::maintenance::Maintenance;
 use crate::node::Node;
+use crate::node_context::NodeContext;
 use crate::open_error::OpenError;
 use crate::peers::{GroupMessages, PeerHandler};
 use crate::refused_writes::RefusedWrites;
@@ -127,7 +127,7 @@ impl Node {
             leader_news: leader_news.clone(),
             drop_retention: config.drop_retention,
         });
-        let host = Arc::new(Host {
+        let context = Arc::new(NodeContext {
             store,
             memory,
             inboxes,
@@ -169,35 +169,35 @@ impl Node {
             disk_readers,
         });
         if others == 0 && !start.is_overtaken {
-            host.take_part();
+            context.take_part();
         }
-        host.follow(&file.catalog)?;
-        host.follow_clocks();
-        host.remove_left_overs(&file.catalog)?;
+        context.follow(&file.catalog)?;
+        context.follow_clocks();
+        context.remove_left_overs(&file.catalog)?;
 
         let messages = Arc::new(GroupMessages(transport.clone()));
-        let mut workers: Vec<_> = host
+        let mut workers: Vec<_> = context
             .inboxes
             .all()
             .iter()
             .map(|inbox| {
-                let machine = PartitionsMachine::new(host.clone());
+                let machine = PartitionsMachine::new(context.clone());
                 let worker = Worker::new(machine, inbox.clone(), Some(log.clone()));
                 NodeWorker { partitions: worker.with_transport(messages.clone()), catalog: None, peers: None }
             })
             .collect();
-        let limits = host.config.limits.clone();
-        let catalog_follower = CatalogFollower::start(host.clone()).map_err(OpenError::Thread)?;
-        let news = CatalogNews { host: host.clone(), follower: catalog_follower.clone() };
+        let limits = context.config.limits.clone();
+        let catalog_follower = CatalogFollower::start(context.clone()).map_err(OpenError::Thread)?;
+        let news = CatalogNews { context: context.clone(), follower: catalog_follower.clone() };
         let machine = CatalogMachine::new(file, limits, news);
-        let catalog = Worker::new(machine, host.catalog_inbox.clone(), Some(log));
+        let catalog = Worker::new(machine, context.catalog_inbox.clone(), Some(log));
         workers[0].catalog = Some(catalog.with_transport(messages));
         workers[0].peers = Some((transport, listener));
-        let maintenance = Maintenance::start(host.clone()).map_err(OpenError::Thread)?;
-        let _ = handler.host.set(host.clone());
-        let driven = host.clone();
+        let maintenance = Maintenance::start(context.clone()).map_err(OpenError::Thread)?;
+        let _ = handler.context.set(context.clone());
+        let driven = context.clone();
         let run = move || runtime.block_on(driver::run(driven));
         std::thread::Builder::new().name("driver".into()).spawn(run).map_err(OpenError::Thread)?;
-        Ok((Self { host, maintenance: Arc::new(maintenance), catalog_follower }, workers))
+        Ok((Self { context, maintenance: Arc::new(maintenance), catalog_follower }, workers))
     }
 }

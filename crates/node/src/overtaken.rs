@@ -9,7 +9,7 @@
 //! told. It is started again then, because its groups may be running already.
 
 use crate::data_directory::DataDirectory;
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use crate::{boot, generation};
 use std::io;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Between two rounds of asking for another replica of the catalog.
 const PAUSE: Duration = Duration::from_millis(200);
 
-impl Host {
+impl NodeContext {
     /// Another node has seen a later start of this one.
     pub(crate) fn note_overtaken(&self, by: NodeId, known: u64) {
         tracing::error!(
@@ -62,7 +62,7 @@ impl Host {
     }
 }
 
-impl Host {
+impl NodeContext {
     /// Lets this node take part once others have seen its start.
     pub(crate) async fn begin_to_take_part(self: &Arc<Self>) {
         if self.catalog_start.lock().is_none() {
@@ -80,8 +80,8 @@ impl Host {
             }
         }
         self.take_part();
-        let host = self.clone();
-        let settled = tokio::task::spawn_blocking(move || host.reconcile_replicas()).await;
+        let context = self.clone();
+        let settled = tokio::task::spawn_blocking(move || context.reconcile_replicas()).await;
         if let Ok(Err(error)) = settled {
             tracing::warn!(%error, "replicas cannot be begun; trying again");
         }

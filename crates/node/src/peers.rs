@@ -1,7 +1,7 @@
 //! What nodes say to each other.
 
-use crate::host::Host;
 use crate::identity::{JoinRequest, Welcome};
+use crate::node_context::NodeContext;
 use crate::{addresses, comparison, message, split};
 use bytes::Bytes;
 use serde::Serialize;
@@ -16,12 +16,12 @@ use tessera_types::{ClusterId, NodeId};
 /// Takes what other nodes send, once the node is open.
 #[derive(Default)]
 pub(crate) struct PeerHandler {
-    pub(crate) host: OnceLock<Arc<Host>>,
+    pub(crate) context: OnceLock<Arc<NodeContext>>,
 }
 
 impl Handler for PeerHandler {
     fn messages(&self, from: NodeId, messages: &mut Vec<(u8, Bytes)>) {
-        let Some(host) = self.host.get() else { return };
+        let Some(context) = self.context.get() else { return };
         let mut of_groups = Vec::with_capacity(messages.len());
         for (kind, mut payload) in messages.drain(..) {
             match kind {
@@ -29,30 +29,30 @@ impl Handler for PeerHandler {
                 message::GROUP => {
                     of_groups.extend(PeerMessage::decode(&mut payload).filter(|it| it.from().node == from))
                 }
-                message::LEADS => host.on_leaders(from, payload),
-                message::STAYS => _ = host.stopping.lock().remove(&from),
-                message::FETCHES => host.on_fetch_progress(from, payload),
+                message::LEADS => context.on_leaders(from, payload),
+                message::STAYS => _ = context.stopping.lock().remove(&from),
+                message::FETCHES => context.on_fetch_progress(from, payload),
                 message::ADDRESS => {
-                    host.addresses.others_address(&host.view.catalog(), &host.transport, from, &payload)
+                    context.addresses.others_address(&context.view.catalog(), &context.transport, from, &payload)
                 }
-                message::DIGEST => host.comparisons.hear_digest(from, payload),
-                message::COMPARED => host.hear_compared(&payload),
-                message::DAMAGED => host.hear_damage(from, &payload),
-                message::TRAFFIC => host.traffic.hear(from, payload),
-                message::STOPS => _ = host.stopping.lock().insert(from),
+                message::DIGEST => context.comparisons.hear_digest(from, payload),
+                message::COMPARED => context.hear_compared(&payload),
+                message::DAMAGED => context.hear_damage(from, &payload),
+                message::TRAFFIC => context.traffic.hear(from, payload),
+                message::STOPS => _ = context.stopping.lock().insert(from),
                 _ => {}
             }
         }
-        host.deliver(of_groups);
+        context.deliver(of_groups);
     }
 
     fn is_known(&self, node: NodeId) -> bool {
         // A node that is still starting knows of none that was removed; it [admits](Self::admits) none yet either.
-        self.host.get().is_none_or(|host| host.view.catalog().may_be_a_node(node))
+        self.context.get().is_none_or(|context| context.view.catalog().may_be_a_node(node))
     }
 
     fn word_for(&self, cluster: ClusterId) -> Option<String> {
-        let catalog = self.host.get()?.view.catalog();
+        let catalog = self.context.get()?.view.catalog();
         let left_behind = catalog.recoveries().iter().any(|recovery| recovery.from == cluster);
         let word = "it goes on, under another name, without nodes that an operator has named as lost, and does not take back what \
                     they had; with an empty data directory they may join as new nodes";
@@ -60,59 +60,59 @@ impl Handler for PeerHandler {
     }
 
     fn admits(&self, node: NodeId, generation: Generation) -> Result<(), Refusal> {
-        match self.host.get() {
-            Some(host) => host.generations.admit(node, generation),
+        match self.context.get() {
+            Some(context) => context.generations.admit(node, generation),
             None => Err(Refusal::Failed("this node is still starting".into())),
         }
     }
 
     fn is_overtaken(&self, by: NodeId, known: u64) {
-        if let Some(host) = self.host.get() {
-            host.note_overtaken(by, known);
+        if let Some(context) = self.context.get() {
+            context.note_overtaken(by, known);
         }
     }
 
     fn was_removed(&self, by: NodeId) {
-        if let Some(host) = self.host.get() {
-            host.note_removed(by);
+        if let Some(context) = self.context.get() {
+            context.note_removed(by);
         }
     }
 
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
-        let host = self.host.get().cloned();
+        let context = self.context.get().cloned();
         Box::pin(async move {
-            let Some(host) = host else { return Bytes::new() };
+            let Some(context) = context else { return Bytes::new() };
             match (service, from) {
-                (number::JOIN, None) => json(&welcome(&host.store, &payload).await),
+                (number::JOIN, None) => json(&welcome(&context.store, &payload).await),
                 (number::SNAPSHOT, Some(_)) => {
-                    let piece = tokio::task::spawn_blocking(move || host.read_piece(&payload));
+                    let piece = tokio::task::spawn_blocking(move || context.read_piece(&payload));
                     piece.await.unwrap_or_default()
                 }
-                (number::TAKE_PART, Some(_)) => json(&comparison::take_part(&host, &payload)),
-                (number::COMPARE, Some(_)) => json(&comparison::answer(&host, &payload)),
+                (number::TAKE_PART, Some(_)) => json(&comparison::take_part(&context, &payload)),
+                (number::COMPARE, Some(_)) => json(&comparison::answer(&context, &payload)),
                 (number::ASK_NO_MORE, Some(from)) => {
-                    host.transport.ask_no_more(from).await;
+                    context.transport.ask_no_more(from).await;
                     Bytes::new()
                 }
-                (number::COPY, Some(_)) => json(&split::take_step(&host, payload).await),
-                (service, Some(from)) => host.store.answer(from, service, payload).await,
+                (number::COPY, Some(_)) => json(&split::take_step(&context, payload).await),
+                (service, Some(from)) => context.store.answer(from, service, payload).await,
                 (_, None) => Bytes::new(),
             }
         })
     }
 
     fn clock_heard(&self) {
-        if let Some(host) = self.host.get() {
-            host.follow_clocks();
+        if let Some(context) = self.context.get() {
+            context.follow_clocks();
         }
     }
 
     fn connected(&self, node: NodeId) {
-        if let Some(host) = self.host.get() {
+        if let Some(context) = self.context.get() {
             // It has started again.
-            host.stopping.lock().remove(&node);
-            addresses::tell(&host.transport, node, &host.config.site);
-            host.tell_leading(Some(node));
+            context.stopping.lock().remove(&node);
+            addresses::tell(&context.transport, node, &context.config.site);
+            context.tell_leading(Some(node));
         }
     }
 }
@@ -133,7 +133,7 @@ async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
     }
 }
 
-impl Host {
+impl NodeContext {
     /// Hands messages to the workers of their groups, all of a worker's at once.
     fn deliver(&self, messages: Vec<PeerMessage>) {
         let (mut catalog, mut by_worker) = (Vec::new(), vec![Vec::new(); self.inboxes.all().len()]);

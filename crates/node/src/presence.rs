@@ -1,6 +1,6 @@
 //! Which nodes are there, as this node hears of them.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tessera_cluster::{Presence, Standing};
@@ -25,30 +25,30 @@ impl Watch {
     }
 
     /// To be asked in each round: a node that is not heard of between two times is missed.
-    pub(crate) fn look(&mut self, host: &Host) -> Presence {
-        let catalog = host.view.catalog();
+    pub(crate) fn look(&mut self, context: &NodeContext) -> Presence {
+        let catalog = context.view.catalog();
         let nodes: Vec<NodeId> = catalog.nodes().map(|node| node.id).collect();
         self.since.retain(|node, _| nodes.contains(node));
-        let lead_again_after = host.config.lead_again_after;
-        let is_restarted = |node: &NodeId| host.generations.was_started_again_within(*node, lead_again_after);
+        let lead_again_after = context.config.lead_again_after;
+        let is_restarted = |node: &NodeId| context.generations.was_started_again_within(*node, lead_again_after);
         let restarted = nodes.iter().copied().filter(is_restarted).collect();
-        let standings = nodes.into_iter().map(|node| (node, self.standing(host, node)));
-        let stopping = host.stopping.lock().iter().copied().collect();
+        let standings = nodes.into_iter().map(|node| (node, self.standing(context, node)));
+        let stopping = context.stopping.lock().iter().copied().collect();
         Presence::new(standings.collect::<Vec<_>>(), stopping).with_restarted(restarted)
     }
 
-    fn standing(&mut self, host: &Host, node: NodeId) -> Standing {
-        if node == host.identity.node {
+    fn standing(&mut self, context: &NodeContext, node: NodeId) -> Standing {
+        if node == context.identity.node {
             return Standing::Steady;
         }
-        let heard = host.transport.silence(node);
+        let heard = context.transport.silence(node);
         if heard.is_some_and(|silence| silence < QUIET) {
             let since = self.since.entry(node).or_insert_with(Instant::now);
             return if since.elapsed() >= STEADY { Standing::Steady } else { Standing::Here };
         }
         self.since.remove(&node);
         let silence = heard.unwrap_or(self.began.elapsed());
-        if silence >= host.config.replace_after {
+        if silence >= context.config.replace_after {
             Standing::Lost
         } else if silence >= AWAY {
             Standing::Away

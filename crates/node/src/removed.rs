@@ -5,10 +5,10 @@
 //! know the cluster's secret. Then the node refuses its clients at once, where it would look for leaders in vain, and says
 //! how the machine may be used again. It goes on to run, so that whoever asks it is told.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use tessera_types::NodeId;
 
-impl Host {
+impl NodeContext {
     /// Another node says that this one was removed.
     pub(crate) fn note_removed(&self, by: NodeId) {
         if self.view.note_removed() {

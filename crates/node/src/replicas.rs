@@ -8,7 +8,7 @@
 mod held;
 
 use crate::boot;
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use bytes::BytesMut;
 use held::Held;
 pub(crate) use held::{Aside, Replicas};
@@ -31,7 +31,7 @@ struct DueReplica<'a> {
     placement: &'a Placement,
 }
 
-impl Host {
+impl NodeContext {
     /// Makes the replicas that this node holds those that the catalog wants here, as far as there is [room](Self::make_room)
     /// for them.
     pub(crate) fn reconcile_replicas(&self) -> Result<(), EngineError> {

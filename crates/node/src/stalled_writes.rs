@@ -4,7 +4,7 @@
 //! up, for as long as its rate limit or the disk needs: such a write goes on in a thread of its own, and what is committed
 //! for RocksDB meanwhile waits in the loop, which serves other engines, leases and elections.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,9 +93,9 @@ impl StalledWrites {
     }
 
     /// Lets writes go on in a thread of their own.
-    pub(crate) fn begin(&self, host: &Host, writes: Vec<StalledWrite>) {
+    pub(crate) fn begin(&self, context: &NodeContext, writes: Vec<StalledWrite>) {
         let Some(StalledWrite { table, entries }) = writes.first() else { return };
-        let inbox = host.inbox_of(table.id(), entries[0].0).clone();
+        let inbox = context.inbox_of(table.id(), entries[0].0).clone();
         self.are_under_way.store(true, Ordering::Release);
         let catch_up = CatchUp { are_under_way: self.are_under_way.clone(), inbox };
         let write_all = move || {
@@ -115,6 +115,6 @@ impl StalledWrites {
                 }
             }
         };
-        host.threads.run("slow-write", write_all);
+        context.threads.run("slow-write", write_all);
     }
 }

@@ -1,6 +1,6 @@
 //! A node of its own, for tests.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use crate::{Node, NodeConfig};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct TestNode {
     pub(crate) store: Store,
-    pub(crate) host: Arc<Host>,
+    pub(crate) context: Arc<NodeContext>,
     pub(crate) node: Node,
     worker: Option<std::thread::JoinHandle<()>>,
     data: tempfile::TempDir,
@@ -50,7 +50,13 @@ impl TestNode {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             workers.into_iter().for_each(|worker| runtime.block_on(worker.run()));
         };
-        Self { store: node.store().clone(), host: node.host.clone(), node, worker: Some(std::thread::spawn(run)), data }
+        Self {
+            store: node.store().clone(),
+            context: node.context.clone(),
+            node,
+            worker: Some(std::thread::spawn(run)),
+            data,
+        }
     }
 
     /// A memory table.

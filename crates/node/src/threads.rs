@@ -114,14 +114,14 @@ mod tests {
     async fn records_are_replaced_by_a_snapshot_although_there_was_no_thread_for_it_at_first() {
         let node = TestNode::start(|_| {});
         let table = node.create_table("t", 1).await;
-        let host = node.host.clone();
-        host.threads.are_used_up.store(true, Ordering::Relaxed);
+        let context = node.context.clone();
+        context.threads.are_used_up.store(true, Ordering::Relaxed);
         let index = table.engine().applied_index(0) + 100;
         // An empty snapshot keeps the records, as those of its index.
-        let mut machine = PartitionsMachine::new(host.clone());
+        let mut machine = PartitionsMachine::new(context.clone());
         assert!(!machine.prepare(group_of(table.id(), 0), index, b""), "it is done elsewhere, and later");
         assert_ne!(table.engine().applied_index(0), index);
-        host.threads.are_used_up.store(false, Ordering::Relaxed);
+        context.threads.are_used_up.store(false, Ordering::Relaxed);
         let is_done = |_: &Store| (table.engine().applied_index(0) == index).then_some(());
         node.wait_for("the maintenance thread starts the work that waits", is_done).await;
     }
@@ -131,7 +131,7 @@ mod tests {
     async fn a_replica_that_goes_is_removed_although_there_was_no_thread_for_it_at_first() {
         let node = TestNode::start(|_| {});
         let table = node.create_table("t", 1).await;
-        let host = node.host.clone();
+        let context = node.context.clone();
         let mut payload = bytes::BytesMut::new();
         let (key, expiry) = (RecordKey::new(b"k", b""), Expiry::NEVER);
         mutation::encode_put(&mut payload, &key, &StoredValue { expiry, kind: ValueKind::Plain, payload: b"v" });
@@ -139,12 +139,12 @@ mod tests {
         table.engine().write(&[Applied { partition: 0, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
         let is_there = || table.engine().get(0, &key, &mut |_| ()).unwrap();
 
-        host.threads.are_used_up.store(true, Ordering::Relaxed);
-        let (mut machine, group) = (PartitionsMachine::new(host.clone()), group_of(table.id(), 0));
+        context.threads.are_used_up.store(true, Ordering::Relaxed);
+        let (mut machine, group) = (PartitionsMachine::new(context.clone()), group_of(table.id(), 0));
         machine.is_idle(group); // from then on it knows the partition
         machine.removed(group);
         assert!(is_there());
-        host.threads.are_used_up.store(false, Ordering::Relaxed);
+        context.threads.are_used_up.store(false, Ordering::Relaxed);
         node.wait_for("the maintenance thread starts the work that waits", |_| (!is_there()).then_some(())).await;
     }
 }

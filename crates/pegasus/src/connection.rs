@@ -59,7 +59,7 @@ impl Connection {
             // Asked first: what comes meanwhile is not in what is taken.
             let was_waiting = self.outbox.waiting() > 0;
             let mut content = self.outbox.take();
-            content.elsewhere.into_iter().for_each(|frame| self.do_again(&frame));
+            content.elsewhere.into_iter().for_each(|(frame, _)| self.do_again(&frame));
             if self.output.is_empty() {
                 std::mem::swap(&mut self.output, &mut content.replies);
             }
@@ -188,7 +188,7 @@ impl Connection {
     fn carry_out_here(&mut self, call: Box<DataCall>, writes: &mut DataCalls) {
         if !matches!(call.request, Request::Write(_)) {
             match from_caches(|| call.read(&self.server)) {
-                Some(Err(Failure::Elsewhere)) => return self.reach(call),
+                Some(Err(Failure::Elsewhere(_))) => return self.reach(call),
                 Some(Err(Failure::WouldWait)) => {
                     let server = self.server.clone();
                     return self.reply_later(async move { forward::read_later(&server, call).await });

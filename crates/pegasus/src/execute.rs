@@ -147,7 +147,7 @@ impl DataCall {
                 Response::failed(&self.request, code).write(out, &self.call, self.origin(server));
             }
             Err(Failure::Header(error)) => write_error(out, &self.call, error),
-            Err(Failure::Elsewhere) => write_error(out, &self.call, "ERR_NOT_ENOUGH_MEMBER"),
+            Err(Failure::Elsewhere(_)) => write_error(out, &self.call, "ERR_NOT_ENOUGH_MEMBER"),
             Err(Failure::WouldWait) => write_error(out, &self.call, "ERR_BUSY"),
         }
     }
@@ -173,7 +173,7 @@ impl DataCall {
             Request::Scan(request) => server.scanners.next(table, partition, request.context, now),
             Request::Read(read) => {
                 let outcome = self.read_at_one_instant(read, now);
-                let is_held = outcome == Some(Err(Failure::Elsewhere))
+                let is_held = matches!(outcome, Some(Err(Failure::Elsewhere(_))))
                     && table.has_locks(partition)
                     && table.leader_of(partition) == Leader::Here;
                 return outcome.filter(|_| !is_held);
@@ -239,7 +239,7 @@ impl Operation for Sent {
         let Part { call, evaluated } = &self.parts[part];
         let evaluated = || evaluated.lock().take().expect("what is answered with success was evaluated");
         match outcome.map_err(Failure::from).and_then(|()| evaluated()) {
-            Err(Failure::Elsewhere) => self.outbox.take_back(call.frame.clone()),
+            Err(Failure::Elsewhere(reason)) => self.outbox.take_back(call.frame.clone(), reason),
             outcome => self.outbox.reply(|out| call.reply(&self.server, outcome, out)),
         }
     }

@@ -4,7 +4,7 @@
 use crate::calls::Request;
 use crate::execute::{DataCall, DecodedRequest, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, write_error};
-use crate::outbox::Outbox;
+use crate::outbox::{Content, Outbox};
 use crate::server::{PegasusServer, SERVICE};
 use crate::status::Failure;
 use bytes::{Bytes, BytesMut};
@@ -61,8 +61,8 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> En
             }
         }
         Some(DecodedRequest::Data(call)) => carry_out_here(server, &call).await,
-        // The node that asks knows the table: this one will.
-        Some(DecodedRequest::NoTable(..)) => PartOutcome::NotDone,
+        // The node that asks knows the table: this one will, or that one will hear that it was dropped.
+        Some(DecodedRequest::NoTable(..)) => PartOutcome::NO_LEADER,
         Some(DecodedRequest::Refused(reply)) => PartOutcome::Done(reply.into()),
         Some(DecodedRequest::Meta(_)) | None => return Envelope::default(),
     };
@@ -88,8 +88,8 @@ async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> PartOut
     if !matches!(call.request, Request::Write(_))
         && let Some(outcome) = call.read_with_patience(server).await
     {
-        if outcome == Err(Failure::Elsewhere) {
-            return PartOutcome::NotDone;
+        if let Err(Failure::Elsewhere(reason)) = outcome {
+            return PartOutcome::NotDone(reason);
         }
         let mut out = Vec::new();
         call.reply(server, outcome, &mut out);
@@ -100,16 +100,17 @@ async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> PartOut
     while outbox.waiting() > 0 {
         outbox.changed().await;
     }
-    match outbox.take().replies {
-        replies if replies.is_empty() => PartOutcome::NotDone,
-        replies => PartOutcome::Done(replies.into()),
+    let Content { replies, mut elsewhere } = outbox.take();
+    match elsewhere.pop() {
+        Some((_, reason)) => PartOutcome::NotDone(reason),
+        None => PartOutcome::Done(replies.into()),
     }
 }
 
 /// Has a read made that has to wait for the disk, and returns the reply.
 pub(crate) async fn read_later(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
     match call.read_with_patience(server).await {
-        Some(Err(Failure::Elsewhere)) | None => reach(server, call).await,
+        Some(Err(Failure::Elsewhere(_))) | None => reach(server, call).await,
         Some(outcome) => {
             let mut out = Vec::new();
             call.reply(server, outcome, &mut out);
@@ -163,10 +164,13 @@ pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> V
         }
     }
     let [Part { work: call, outcome, .. }] = parts;
-    match outcome {
-        Some(PartOutcome::Done(reply)) => reply.into(),
-        Some(PartOutcome::Unknown) => refusal(&call, "ERR_TIMEOUT"),
-        Some(PartOutcome::NotDone) | None => refusal(&call, "ERR_NOT_ENOUGH_MEMBER"),
+    match outcome.unwrap_or(PartOutcome::NO_LEADER).reply() {
+        Ok(reply) => reply.into(),
+        Err(reason) => {
+            let mut out = Vec::new();
+            call.write_reply(server, Err(reason.into()), &mut out);
+            out
+        }
     }
 }
 

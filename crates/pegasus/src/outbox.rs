@@ -4,6 +4,7 @@ use crate::frame::Frame;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_face::buffers;
+use tessera_types::RequestError;
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -18,8 +19,8 @@ pub(crate) struct Outbox {
 pub(crate) struct Content {
     /// Whole replies.
     pub(crate) replies: Vec<u8>,
-    /// Requests that were not carried out, since their partition turned out not to be led here.
-    pub(crate) elsewhere: Vec<Frame>,
+    /// Requests that were not carried out, since their partition turned out not to be led here, and why not.
+    pub(crate) elsewhere: Vec<(Frame, RequestError)>,
 }
 
 impl Outbox {
@@ -39,8 +40,8 @@ impl Outbox {
     }
 
     /// Takes a request back whose reply was expected: it is still to be carried out.
-    pub(crate) fn take_back(&self, frame: Frame) {
-        self.content.lock().elsewhere.push(frame);
+    pub(crate) fn take_back(&self, frame: Frame, reason: RequestError) {
+        self.content.lock().elsewhere.push((frame, reason));
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         self.changed.notify_one();
     }

@@ -20,8 +20,8 @@ pub(crate) enum Failure {
     Header(&'static str),
     /// A code in the body.
     Body(i32),
-    /// Nothing was done, since this node does not lead the partition: another one may.
-    Elsewhere,
+    /// Nothing was done, since this node does not lead the partition, for this reason: another one may.
+    Elsewhere(RequestError),
     /// It was to be done with what the caches have, and something has to come from the disk.
     WouldWait,
 }
@@ -29,7 +29,7 @@ pub(crate) enum Failure {
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         match error {
-            RequestError::NotReady | RequestError::ShuttingDown | RequestError::Removed => Self::Elsewhere,
+            RequestError::NotReady | RequestError::ShuttingDown | RequestError::Removed => Self::Elsewhere(error),
             RequestError::WouldWait => Self::WouldWait,
             RequestError::NoSuchTable(_) => Self::Header("ERR_OBJECT_NOT_FOUND"),
             RequestError::CrossPartition => Self::Header("ERR_PARENT_PARTITION_MISUSED"),

@@ -116,7 +116,7 @@ impl Evaluator for Shared {
         // A partition keeps the replies of a transaction in its log until that is decided.
         let (actual, allowed) = (replies.len(), transaction.table().limits().write_bytes);
         if transaction.may_write() && actual > allowed {
-            let (what, limit) = ("answer of one partition to a read at one instant", "write_bytes");
+            let (what, limit) = ("answer of one partition to a read at one instant".into(), "write_bytes".into());
             return Err(refused(first, RequestError::TooLarge { what, limit, actual, allowed }));
         }
         for (at, work) in &work {
@@ -177,7 +177,7 @@ fn check_size(
     transaction.check_records(documents)?;
     let (actual, allowed) = (operation.len(), transaction.table().limits().write_bytes);
     if actual > allowed {
-        let (what, limit) = ("part of an atomic query in one partition", "write_bytes");
+        let (what, limit) = ("part of an atomic query in one partition".into(), "write_bytes".into());
         return Err(RequestError::TooLarge { what, limit, actual, allowed });
     }
     transaction.check_spare(actual)

@@ -112,7 +112,7 @@ impl Tables {
                 if !store.is_heard(node) {
                     return None;
                 }
-                let asked = tokio::time::timeout(PATIENCE, store.ask_face(SERVICE, node, &request)).await;
+                let asked = tokio::time::timeout(PATIENCE, store.ask_face(SERVICE, node, &request, 1)).await;
                 match asked.ok()?.ok()?.into_iter().next() {
                     Some(PartOutcome::Done(answer)) => Some(answer),
                     _ => None,

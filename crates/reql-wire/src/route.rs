@@ -87,7 +87,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
 /// Parts in their order: writes that stand together go to the log together. Nothing is done for a table that is not here, or
 /// not any more because it was split: the router follows the split.
 async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> Vec<PartOutcome> {
-    let not_done = |count| vec![PartOutcome::NotDone; count];
+    let not_done = |count| vec![PartOutcome::NO_LEADER; count];
     let Some(table) = shared.store.table(table) else { return not_done(parts.len()) };
     if parts.iter().any(|(partition, ..)| *partition >= table.schema().partitions) {
         return not_done(parts.len());
@@ -96,13 +96,13 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
     let mut parts = parts.into_iter().peekable();
     while let Some((partition, reads, work)) = parts.next() {
         if table.reader_of(partition, reads) != Leader::Here {
-            outcomes.push(PartOutcome::NotDone);
+            outcomes.push(PartOutcome::NO_LEADER);
             continue;
         }
         if reads != ReadMode::Outdated && work.is_scan() && table.has_locks(partition) {
             // Whoever looks at many documents does not look for locks.
-            if shared.store.await_intents(&table, partition).await.is_err() {
-                outcomes.push(PartOutcome::NotDone);
+            if let Err(error) = shared.store.await_intents(&table, partition).await {
+                outcomes.push(PartOutcome::of(error));
                 continue;
             }
         }
@@ -170,7 +170,7 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                 let page = shared.runtime.spawn_blocking(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
-            Work::Holder { .. } | Work::Claim(_) => outcomes.push(PartOutcome::NotDone),
+            Work::Holder { .. } | Work::Claim(_) => outcomes.push(PartOutcome::NO_LEADER),
             Work::Write(write) => {
                 let durability = match () {
                     () if !table.schema().is_persistent() => None,
@@ -220,7 +220,9 @@ async fn slice(
 fn outcome(reply: Result<Reply, RequestError>) -> PartOutcome {
     match reply {
         Ok(reply) => PartOutcome::Done(reply.encode()),
-        Err(RequestError::NotReady | RequestError::ShuttingDown | RequestError::NoSuchTable(_)) => PartOutcome::NotDone,
+        Err(error @ (RequestError::NotReady | RequestError::ShuttingDown | RequestError::NoSuchTable(_))) => {
+            PartOutcome::NotDone(error)
+        }
         Err(error) if error.outcome() == Outcome::Unknown => PartOutcome::Unknown,
         Err(error) => PartOutcome::Done(Reply::Refused(error.to_string()).encode()),
     }
@@ -267,7 +269,7 @@ pub(crate) async fn reach(
         }
     }
     let replies = parts.into_iter().map(|part| {
-        let bytes = part.outcome.unwrap_or(PartOutcome::NotDone).reply()?;
+        let bytes = part.outcome.unwrap_or(PartOutcome::NO_LEADER).reply()?;
         Reply::decode(bytes).ok_or(RequestError::Interrupted)
     });
     all_or_the_worst(replies.collect())

@@ -10,6 +10,8 @@ mod config;
 mod doors;
 mod engine_bench;
 mod exit;
+mod faces;
+mod listening;
 mod local_command;
 mod logging;
 mod node;

@@ -13,7 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("document", &[]),
     ("geo", &[]),
     ("reql", &["types", "document", "geo"]),
-    ("oracle", &["types", "document", "reql"]),
+    ("oracle", &["document", "reql"]),
     ("transport", &["types"]),
     ("consensus", &["types"]),
     ("cluster", &["types", "consensus"]),
@@ -55,7 +55,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// What tests of a crate use besides.
-const TESTED_WITH: &[(&str, &str)] = &[("redis", "node"), ("consensus", "transaction"), ("oracle", "javascript")];
+const TESTED_WITH: &[(&str, &str)] =
+    &[("redis", "node"), ("consensus", "transaction"), ("oracle", "javascript"), ("oracle", "types")];
 
 /// Libraries that one crate alone may name.
 const CONFINED: &[(&str, &str)] = &[
@@ -117,6 +118,9 @@ fn is_built_with(crates: &Path, name: &str, used: &str) -> bool {
     built.contains_key(&format!("tessera-{used}"))
 }
 
+/// Libraries whose name in the code is not that of their package.
+const RENAMED: &[(&str, &str)] = &[("rustls-webpki", "webpki")];
+
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -174,4 +178,47 @@ fn crates_do_not_know_what_is_above_them() {
             }
         }
     }
+}
+
+/// A dependency that is named nowhere is built for nothing, and has to be looked after all the same.
+#[test]
+fn dependencies_are_used() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let code = |name: &str, folders: &[&str]| {
+        let mut files = Vec::new();
+        let folders = folders.iter().map(|folder| crates.join(name).join(folder));
+        folders.filter(|folder| folder.is_dir()).for_each(|folder| sources(&folder, &mut files));
+        let lines = |file| fs::read_to_string(file).unwrap().lines().map(String::from).collect::<Vec<_>>();
+        let lines = files.into_iter().flat_map(lines).filter(|line| !line.trim_start().starts_with("//"));
+        let is_sign = |sign: char| !sign.is_alphanumeric() && sign != '_';
+        lines.flat_map(|line| line.split(is_sign).map(String::from).collect::<Vec<_>>()).collect::<BTreeSet<_>>()
+    };
+    let (mut of_workspace, mut unused) = (BTreeSet::new(), Vec::new());
+    for (name, _) in LAYERS {
+        let manifest = fs::read_to_string(crates.join(name).join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let build = fs::read_to_string(crates.join(name).join("build.rs")).unwrap_or_default();
+        for (kind, folders) in [
+            ("dependencies", &["src"][..]),
+            ("dev-dependencies", &["src", "tests", "benches"]),
+            ("build-dependencies", &[]),
+        ] {
+            let (words, own) = (code(name, folders), manifest.get(kind).and_then(toml::Value::as_table));
+            for dependency in own.into_iter().flat_map(toml::Table::keys) {
+                of_workspace.insert(dependency.clone());
+                let renamed = RENAMED.iter().find(|(package, _)| package == dependency);
+                let word = renamed.map_or_else(|| dependency.replace('-', "_"), |(_, library)| (*library).to_string());
+                if !words.contains(&word) && !(kind == "build-dependencies" && build.contains(&word)) {
+                    unused.push(format!("{name}: {dependency}"));
+                }
+            }
+        }
+    }
+    assert!(unused.is_empty(), "dependencies that are named in no code: {unused:?}");
+    let root = fs::read_to_string(crates.join("../Cargo.toml")).unwrap();
+    let root: toml::Table = root.parse().unwrap();
+    of_workspace.extend(dependencies(&crates.join("../fuzz/Cargo.toml")));
+    let listed = root["workspace"]["dependencies"].as_table().unwrap().keys();
+    let nobodys: Vec<_> = listed.filter(|dependency| !of_workspace.contains(*dependency)).collect();
+    assert!(nobodys.is_empty(), "the workspace lists dependencies that no crate has: {nobodys:?}");
 }

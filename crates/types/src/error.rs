@@ -1,5 +1,6 @@
 //! How a request fails.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// What a failed request may have changed. Clients decide by it whether they may simply try again.
@@ -24,9 +25,9 @@ pub enum RequestError {
     #[error("the {what} has {actual} bytes, the limit `{limit}` is {allowed}")]
     TooLarge {
         /// What is too long, in words for the client.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// The name of the limit in the configuration.
-        limit: &'static str,
+        limit: Cow<'static, str>,
         /// Its length in bytes.
         actual: usize,
         /// The limit in bytes.
@@ -128,6 +129,18 @@ impl RequestError {
             Self::Interrupted => Outcome::Unknown,
             _ => Outcome::NotDone,
         }
+    }
+
+    /// Whether the same request fails like this wherever and whenever it is made: nobody need try it again.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::CrossPartition
+                | Self::TooLarge { .. }
+                | Self::TooManyRecords { .. }
+                | Self::DurabilityUnavailable(_)
+                | Self::Denied { .. }
+        )
     }
 
     /// Whether the same request may succeed later without anybody changing it.

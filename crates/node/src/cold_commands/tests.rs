@@ -144,7 +144,7 @@ async fn commands_that_wait_are_refused_when_their_partition_goes_or_the_node_st
     let send = |key: &[u8], reads| sender.send(&node.store, key, reads);
     let of_partition = |keys: &[Vec<u8>]| [send(&keys[0], true), send(&keys[1], true), send(&keys[2], false)];
     let (going, staying) = (of_partition(&keys), of_partition(&others));
-    node.host.inboxes.all()[0].remove(group_of(sender.table.id(), 0));
+    node.context.inboxes.all()[0].remove(group_of(sender.table.id(), 0));
     going.iter().for_each(|sent| assert_eq!(sent.answer(), Err(RequestError::NotReady), "they may be tried elsewhere"));
     assert!(staying.iter().all(Sent::is_waiting));
     node.node.shut_down();

@@ -1,7 +1,7 @@
 //! Replacing the replica that stands alone.
 
 use super::walk::Walked;
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::CatalogCommand;
@@ -15,7 +15,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Does something about a replica that differs from what a majority agrees on, and says what; `None` if nobody can tell who is
 /// right.
-pub(super) async fn mend(host: &Host, table: &Arc<Table>, partition: u32, walked: &Walked) -> Option<String> {
+pub(super) async fn mend(context: &NodeContext, table: &Arc<Table>, partition: u32, walked: &Walked) -> Option<String> {
     let Walked { found, alone, own } = walked;
     // One at a time: the others are compared with it again.
     let replica = *alone.first()?;
@@ -23,14 +23,14 @@ pub(super) async fn mend(host: &Host, table: &Arc<Table>, partition: u32, walked
         return Some(format!("replica {replica} stands alone, and is replaced once all replicas answer"));
     }
     if Some(replica) == *own {
-        let is_right = |other: &&ReplicaId| !alone.contains(other) && host.store.is_heard(other.node);
+        let is_right = |other: &&ReplicaId| !alone.contains(other) && context.store.is_heard(other.node);
         let heir = *found.replicas.iter().find(is_right)?;
-        if !has_handed_over(host, table, partition, heir).await {
+        if !has_handed_over(context, table, partition, heir).await {
             return Some(format!("replica {replica}, which leads, stands alone, and is replaced once {heir} leads"));
         }
     }
     let replace = CatalogCommand::Replace { table: table.id(), partition, replica };
-    let outcome = match host.store.change_catalog(replace).await {
+    let outcome = match context.store.change_catalog(replace).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(error) => Err(error.to_string()),
@@ -43,9 +43,9 @@ pub(super) async fn mend(host: &Host, table: &Arc<Table>, partition: u32, walked
 }
 
 /// Lets another replica lead. Returns whether this one leads no longer.
-async fn has_handed_over(host: &Host, table: &Table, partition: u32, heir: ReplicaId) -> bool {
+async fn has_handed_over(context: &NodeContext, table: &Table, partition: u32, heir: ReplicaId) -> bool {
     let state = table.partition(partition);
-    host.inbox_of(table.id(), partition).transfer_leadership(group_of(table.id(), partition), heir);
+    context.inbox_of(table.id(), partition).transfer_leadership(group_of(table.id(), partition), heir);
     let began = Instant::now();
     while state.is_serving() {
         if began.elapsed() > PATIENCE {

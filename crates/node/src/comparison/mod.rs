@@ -41,8 +41,8 @@ pub(crate) use replica::{apply_marked, take_part};
 pub(crate) use requests::{answer, compare};
 pub(crate) use schedule::run;
 
-use crate::host::Host;
 use crate::message;
+use crate::node_context::NodeContext;
 use serde::{Deserialize, Serialize};
 use tessera_consensus::GroupId;
 use tessera_store::hosting::partition_of_group;
@@ -57,7 +57,7 @@ struct Told {
     ended: UnixMillis,
 }
 
-impl Host {
+impl NodeContext {
     /// Tells all nodes what a comparison came to, where that says something about all replicas.
     fn tell_compared(&self, group: GroupId, difference: Option<String>) {
         self.tell(&Told { group: group.0, difference, ended: UnixMillis::now() });

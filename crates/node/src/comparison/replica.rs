@@ -1,8 +1,8 @@
 //! What every replica does: where the log says so, it digests a slice of its own records.
 
 use super::mark::{Answer, Mark};
-use crate::host::Host;
 use crate::message;
+use crate::node_context::NodeContext;
 use crate::stalled_writes;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -23,13 +23,13 @@ pub(super) struct TakePart {
 }
 
 /// Does what another node asked of the replica here. Returns whether there is such a partition.
-pub(crate) fn take_part(host: &Host, request: &[u8]) -> bool {
-    serde_json::from_slice(request).is_ok_and(|request| take_part_here(host, &request))
+pub(crate) fn take_part(context: &NodeContext, request: &[u8]) -> bool {
+    serde_json::from_slice(request).is_ok_and(|request| take_part_here(context, &request))
 }
 
-pub(super) fn take_part_here(host: &Host, TakePart { group, comparison }: &TakePart) -> bool {
+pub(super) fn take_part_here(context: &NodeContext, TakePart { group, comparison }: &TakePart) -> bool {
     let Some((table, partition)) = partition_of_group(GroupId(*group)) else { return false };
-    let table = host.registry.any(table);
+    let table = context.registry.any(table);
     let state = table.as_ref().and_then(|table| table.partitions().get(partition as usize));
     state.inspect(|state| state.set_compared_by(*comparison)).is_some()
 }
@@ -41,7 +41,11 @@ pub(super) fn take_part_here(host: &Host, TakePart { group, comparison }: &TakeP
 /// failure may take the end of a `soft` table's log and leave what RocksDB had flushed of it, with effects above its index. Entries
 /// without a payload are not among `entries`. Where there are some, which is rare, no index is known but the last, and the marks are
 /// passed over: what nobody answers is asked for again.
-pub(crate) fn apply_marked(host: &Arc<Host>, table: &Arc<Table>, entries: &Applied<'_>) -> Result<usize, String> {
+pub(crate) fn apply_marked(
+    context: &Arc<NodeContext>,
+    table: &Arc<Table>,
+    entries: &Applied<'_>,
+) -> Result<usize, String> {
     let Applied { partition, index: last, term, payloads } = *entries;
     let first = table.engine().applied_index(partition) + 1;
     if first + payloads.len() as u64 != last + 1 {
@@ -61,7 +65,7 @@ pub(crate) fn apply_marked(host: &Arc<Host>, table: &Arc<Table>, entries: &Appli
             break;
         }
         done = at + 1;
-        digest(host, table, partition, mark);
+        digest(context, table, partition, mark);
     }
     Ok(done)
 }
@@ -72,13 +76,13 @@ fn damaged(node: NodeId) -> SliceDigest {
     SliceDigest { records: 0, bytes: 0, hash: u128::MAX - u128::from(node.0), next: None, is_cut: false }
 }
 
-fn digest(host: &Arc<Host>, table: &Arc<Table>, partition: u32, mark: Mark) {
+fn digest(context: &Arc<NodeContext>, table: &Arc<Table>, partition: u32, mark: Mark) {
     let Mark { node, comparison, number, slice } = mark;
-    let own = host.clone();
+    let own = context.clone();
     let answer = move |digest| own.send_digest(node, Answer { comparison, number, digest });
-    let host = host.clone();
+    let context = context.clone();
     if table.engine().is_damaged(partition) {
-        return answer(Some(damaged(host.identity.node)));
+        return answer(Some(damaged(context.identity.node)));
     }
     match table.engine().digest(partition, &slice) {
         Digest::Done(digest) => answer(Some(digest)),
@@ -88,7 +92,7 @@ fn digest(host: &Arc<Host>, table: &Arc<Table>, partition: u32, mark: Mark) {
                 answer(later.finish().map_or_else(
                     |error| {
                         tracing::warn!(table = %name, partition, %error, "records cannot be compared");
-                        error.is_damage().then(|| damaged(host.identity.node))
+                        error.is_damage().then(|| damaged(context.identity.node))
                     },
                     Some,
                 ));
@@ -99,7 +103,7 @@ fn digest(host: &Arc<Host>, table: &Arc<Table>, partition: u32, mark: Mark) {
     }
 }
 
-impl Host {
+impl NodeContext {
     fn send_digest(&self, to: NodeId, answer: Answer) {
         if to == self.identity.node {
             self.comparisons.note_digest(to, answer);
@@ -129,17 +133,17 @@ mod tests {
             let table = node.create_table_in(name, 1, engine).await;
             table.partition(0).set_compared_by(COMPARISON);
             let slice = mark::slice(Bytes::new(), None);
-            let mark = Mark { node: node.host.identity.node, comparison: COMPARISON, number: 0, slice };
+            let mark = Mark { node: node.context.identity.node, comparison: COMPARISON, number: 0, slice };
             let mut marked = BytesMut::new();
             mutation::encode_mark(&mut marked, &mark.encode());
             let payloads = [Bytes::new(), marked.freeze(), Bytes::new()];
             let before = table.engine().applied_index(0);
             // One of four entries has no payload, and nobody knows which.
             let unknown = Applied { partition: 0, index: before + 4, term: 9, payloads: &payloads };
-            assert_eq!(apply_marked(&node.host, &table, &unknown), Ok(0), "{name}");
+            assert_eq!(apply_marked(&node.context, &table, &unknown), Ok(0), "{name}");
             assert_eq!(table.engine().applied_index(0), before, "{name}");
             let known = Applied { index: before + 3, ..unknown };
-            assert_eq!(apply_marked(&node.host, &table, &known), Ok(2), "{name}");
+            assert_eq!(apply_marked(&node.context, &table, &known), Ok(2), "{name}");
             assert_eq!(table.engine().applied_index(0), before + 2, "{name}");
         }
     }

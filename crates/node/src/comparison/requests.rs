@@ -2,7 +2,7 @@
 
 use super::asked::Job;
 use super::outcome::{Comparison, ComparisonOutcome, PartitionComparison};
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ struct Request {
 type Done = Vec<PartitionComparison>;
 
 /// Does what another node asked.
-pub(crate) fn answer(host: &Host, request: &[u8]) -> Done {
-    serde_json::from_slice(request).map(|request| compare_here(host, &request)).unwrap_or_default()
+pub(crate) fn answer(context: &NodeContext, request: &[u8]) -> Done {
+    serde_json::from_slice(request).map(|request| compare_here(context, &request)).unwrap_or_default()
 }
 
-fn compare_here(host: &Host, request: &Request) -> Done {
-    let mut asked = host.comparisons.asked.lock();
+fn compare_here(context: &NodeContext, request: &Request) -> Done {
+    let mut asked = context.comparisons.asked.lock();
     let Request { request, table, ref partitions, bytes_per_second } = *request;
-    let partitions_here = host.registry.any(table).map_or(0, |table| table.schema().partitions);
+    let partitions_here = context.registry.any(table).map_or(0, |table| table.schema().partitions);
     let mut done = Done::new();
     for partition in partitions.iter().copied() {
         if partition >= partitions_here {
@@ -46,7 +46,7 @@ fn compare_here(host: &Host, request: &Request) -> Done {
         done.extend(asked.ask(Job { table, partition, bytes_per_second, request }));
     }
     drop(asked);
-    host.comparisons.wake.notify_one();
+    context.comparisons.wake.notify_one();
     done
 }
 
@@ -54,7 +54,7 @@ fn compare_here(host: &Host, request: &Request) -> Done {
 /// `bytes_per_second` takes the place of the configured rate; zero is as fast as it goes.
 ///
 /// Cancellation: partitions that are being compared are compared to the end.
-pub(crate) async fn compare(host: &Host, table: &Arc<Table>, bytes_per_second: Option<u64>) -> Comparison {
+pub(crate) async fn compare(context: &NodeContext, table: &Arc<Table>, bytes_per_second: Option<u64>) -> Comparison {
     let request = rand::random::<u64>().max(1);
     let mut found: BTreeMap<u32, PartitionComparison> = BTreeMap::new();
     // The node that was asked. It may hand over to replace its replica, and still has the outcome.
@@ -71,7 +71,7 @@ pub(crate) async fn compare(host: &Host, table: &Arc<Table>, bytes_per_second: O
         }
         for (node, partitions) in by_node {
             let asked = Request { request, table: table.id(), partitions: partitions.clone(), bytes_per_second };
-            let Some(done) = ask_to_compare(host, node, &asked).await else {
+            let Some(done) = ask_to_compare(context, node, &asked).await else {
                 for partition in partitions {
                     asked_of.remove(&partition);
                     lost.entry(partition).or_insert_with(Instant::now);
@@ -109,12 +109,12 @@ pub(crate) async fn compare(host: &Host, table: &Arc<Table>, bytes_per_second: O
     }
 }
 
-async fn ask_to_compare(host: &Host, node: NodeId, request: &Request) -> Option<Done> {
-    if node == host.identity.node {
-        return Some(compare_here(host, request));
+async fn ask_to_compare(context: &NodeContext, node: NodeId, request: &Request) -> Option<Done> {
+    if node == context.identity.node {
+        return Some(compare_here(context, request));
     }
     let encoded = serde_json::to_vec(request).expect("numbers have a JSON form");
-    let answer = host.transport.request(node, number::COMPARE, &encoded);
+    let answer = context.transport.request(node, number::COMPARE, &encoded);
     let answer = tokio::time::timeout(PATIENCE / 3, answer).await.ok()?.ok()?;
     serde_json::from_slice(&answer).ok()
 }

@@ -4,7 +4,7 @@ use super::asked::Job;
 use super::mending::mend;
 use super::outcome::{ComparisonOutcome, PartitionComparison};
 use super::walk::walk;
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,21 +18,21 @@ const ROUND: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Runs until it is dropped.
-pub(crate) async fn run(host: Arc<Host>) {
+pub(crate) async fn run(context: Arc<NodeContext>) {
     let mut schedule = Schedule { checked_at: UnixMillis::now(), due: VecDeque::new(), again: HashMap::new() };
     loop {
-        schedule.look(&host);
-        while let Some(job) = next_asked(&host).or_else(|| schedule.due.pop_front()) {
-            let found = schedule.compare(&host, &job).await;
-            host.comparisons.asked.lock().note_found(&job, found);
-            schedule.look(&host);
+        schedule.look(&context);
+        while let Some(job) = next_asked(&context).or_else(|| schedule.due.pop_front()) {
+            let found = schedule.compare(&context, &job).await;
+            context.comparisons.asked.lock().note_found(&job, found);
+            schedule.look(&context);
         }
-        let _ = tokio::time::timeout(ROUND, host.comparisons.wake.notified()).await;
+        let _ = tokio::time::timeout(ROUND, context.comparisons.wake.notified()).await;
     }
 }
 
-fn next_asked(host: &Host) -> Option<Job> {
-    host.comparisons.asked.lock().next()
+fn next_asked(context: &NodeContext) -> Option<Job> {
+    context.comparisons.asked.lock().next()
 }
 
 struct Schedule {
@@ -44,13 +44,13 @@ struct Schedule {
 
 impl Schedule {
     /// Adds what has become due.
-    fn look(&mut self, host: &Host) {
+    fn look(&mut self, context: &NodeContext) {
         let now = UnixMillis::now();
         let before = std::mem::replace(&mut self.checked_at, now);
-        let interval = host.config.compare_interval;
-        let differences = host.comparisons.differences.lock().clone();
+        let interval = context.config.compare_interval;
+        let differences = context.comparisons.differences.lock().clone();
         self.again.retain(|group, _| differences.contains_key(group));
-        for table in host.store.tables() {
+        for table in context.store.tables() {
             for (partition, state) in (0..).zip(table.partitions()) {
                 if !state.is_serving() {
                     continue;
@@ -75,19 +75,19 @@ impl Schedule {
         is_again
     }
 
-    async fn compare(&mut self, host: &Host, job: &Job) -> PartitionComparison {
+    async fn compare(&mut self, context: &NodeContext, job: &Job) -> PartitionComparison {
         let group = group_of(job.table, job.partition);
-        let Some(table) = host.registry.any(job.table) else {
+        let Some(table) = context.registry.any(job.table) else {
             return PartitionComparison::begun(job.partition).lacks("there is no such table any more".into());
         };
-        let rate = job.bytes_per_second.unwrap_or(host.config.compare_bytes_per_second);
-        let walked = walk(host, &table, job.partition, rate).await;
+        let rate = job.bytes_per_second.unwrap_or(context.config.compare_bytes_per_second);
+        let walked = walk(context, &table, job.partition, rate).await;
         let mut found = walked.found.clone();
         found.ended = UnixMillis::now();
         match found.outcome {
             ComparisonOutcome::Equal => {
                 tracing::debug!(table = %table.name(), partition = job.partition, records = found.records, "replicas are equal");
-                host.tell_compared(group, None);
+                context.tell_compared(group, None);
             }
             ComparisonOutcome::NotComparable => {
                 let reason = found.reason.as_deref().unwrap_or_default();
@@ -98,7 +98,7 @@ impl Schedule {
                 }
             }
             ComparisonOutcome::Differ => {
-                found.mended = mend(host, &table, job.partition, &walked).await;
+                found.mended = mend(context, &table, job.partition, &walked).await;
                 let words = format!(
                     "table {}: the replicas of partition {} differ; {}",
                     table.name(),
@@ -108,7 +108,7 @@ impl Schedule {
                         .as_deref()
                         .unwrap_or("it is not known which of them are right: the guide to operations says what to do")
                 );
-                host.tell_compared(group, Some(words));
+                context.tell_compared(group, Some(words));
                 self.again.insert(group, found.mended.is_some().then(|| Instant::now() + AGAIN));
             }
         }

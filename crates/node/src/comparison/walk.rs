@@ -5,7 +5,7 @@ use super::mark::Propose;
 use super::outcome::{ComparisonOutcome, Difference, PartitionComparison, ReplicaDigest, describe};
 use super::replica::{TakePart, take_part_here};
 use super::verdict::{Digests, are_equal, standing_alone};
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use crate::status_query::query_status;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -40,7 +40,7 @@ enum Stop {
 
 /// A comparison of a partition's replicas.
 pub(super) struct Walk<'a> {
-    host: &'a Host,
+    context: &'a NodeContext,
     table: &'a Arc<Table>,
     partition: u32,
     comparison: u64,
@@ -66,14 +66,14 @@ pub(super) struct Walked {
 }
 
 /// Compares the replicas of a partition that this node leads.
-pub(super) async fn walk(host: &Host, table: &Arc<Table>, partition: u32, bytes_per_second: u64) -> Walked {
+pub(super) async fn walk(context: &NodeContext, table: &Arc<Table>, partition: u32, bytes_per_second: u64) -> Walked {
     let found = PartitionComparison::begun(partition);
     let end = |found, alone, own| Walked { found, alone, own };
     if let Some(reason) = unfit(table) {
         return end(found.lacks(reason.into()), BTreeSet::new(), None);
     }
     let group = group_of(table.id(), partition);
-    let views = query_status(host.inbox_of(table.id(), partition)).await;
+    let views = query_status(context.inbox_of(table.id(), partition)).await;
     let Some(view) = views.into_iter().find(|view| view.id == group && view.is_serving) else {
         let found = found.lacks("the node does not lead the partition".into());
         return end(PartitionComparison { leads_no_longer: true, ..found }, BTreeSet::new(), None);
@@ -84,11 +84,11 @@ pub(super) async fn walk(host: &Host, table: &Arc<Table>, partition: u32, bytes_
     }
     let comparison = rand::random::<u64>().max(1);
     let mut walk = Walk {
-        host,
+        context,
         table,
         partition,
         comparison,
-        gather: host.comparisons.gather(comparison),
+        gather: context.comparisons.gather(comparison),
         own: view.replica,
         replicas,
         voters: view.voters.len(),
@@ -136,12 +136,12 @@ impl Walk<'_> {
     }
 
     async fn is_told(&self, node: NodeId, request: &TakePart) -> bool {
-        let host = self.host;
-        if node == host.identity.node {
-            return take_part_here(host, request);
+        let context = self.context;
+        if node == context.identity.node {
+            return take_part_here(context, request);
         }
         let encoded = serde_json::to_vec(request).expect("numbers have a JSON form");
-        let answer = host.transport.request(node, number::TAKE_PART, &encoded);
+        let answer = context.transport.request(node, number::TAKE_PART, &encoded);
         let answer = tokio::time::timeout(PATIENCE, answer).await;
         matches!(answer, Ok(Ok(answer)) if serde_json::from_slice(&answer).unwrap_or(false))
     }
@@ -220,7 +220,7 @@ impl Walk<'_> {
     async fn propose(&self, number: u32, from: &Bytes, to: Option<&Bytes>) -> Result<(), RequestError> {
         let (sender, outcome) = oneshot::channel();
         let propose = Propose {
-            node: self.host.identity.node,
+            node: self.context.identity.node,
             comparison: self.comparison,
             number,
             from: from.clone(),
@@ -230,7 +230,7 @@ impl Walk<'_> {
         let pending_reply = PendingReply::new(Arc::new(propose), 0);
         // It need not be durable: nobody waits for it after a restart.
         let command = WriteCommand { begins_entry: true, ..WriteCommand::new(pending_reply) };
-        if let Err((command, error)) = self.host.inboxes.submit(self.table, self.partition, command) {
+        if let Err((command, error)) = self.context.inboxes.submit(self.table, self.partition, command) {
             command.pending_reply.answer(Err(error));
         }
         match tokio::time::timeout(2 * PATIENCE, outcome).await {
@@ -288,7 +288,7 @@ impl Walk<'_> {
             }
             attempts += 1;
             // A node that is not heard of any more is not waited for.
-            let is_lost = |replica: &ReplicaId| attempts >= ATTEMPTS || !self.host.store.is_heard(replica.node);
+            let is_lost = |replica: &ReplicaId| attempts >= ATTEMPTS || !self.context.store.is_heard(replica.node);
             let silent = self.replicas.iter().copied().filter(|replica| !digests.contains_key(replica));
             silent.filter(is_lost).collect::<Vec<_>>().into_iter().for_each(|replica| self.lose(replica));
             self.check_enough()?;
@@ -313,6 +313,6 @@ impl Walk<'_> {
         self.alone.extend(alone);
         self.found.outcome = ComparisonOutcome::Differ;
         self.found.differences.push(difference);
-        self.host.comparisons.count_difference();
+        self.context.comparisons.count_difference();
     }
 }

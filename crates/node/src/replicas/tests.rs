@@ -35,11 +35,11 @@ async fn a_replica_with_a_damaged_checkpoint_is_set_aside_and_the_others_serve()
 async fn no_replica_of_a_table_that_is_gone_is_waited_for() {
     let node = TestNode::start(|_| {});
     let table = node.create_table("t", 2).await;
-    let host = &node.host;
+    let context = &node.context;
     let (here, gone) = (group_of(table.id(), 1), group_of(TableId(table.id().0 + 1), 0));
     let other =
-        ReplicaId { incarnation: 1_000, ..host.view.catalog().get(table.id()).unwrap().placement[1].current[0] };
-    host.replicas.held.lock().shunned.extend([here, gone].map(|group| (group.0, other)));
-    host.reconcile_replicas().unwrap();
-    assert_eq!(host.earlier_replicas(), []);
+        ReplicaId { incarnation: 1_000, ..context.view.catalog().get(table.id()).unwrap().placement[1].current[0] };
+    context.replicas.held.lock().shunned.extend([here, gone].map(|group| (group.0, other)));
+    context.reconcile_replicas().unwrap();
+    assert_eq!(context.earlier_replicas(), []);
 }

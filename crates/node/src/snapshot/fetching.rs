@@ -2,8 +2,8 @@
 
 use super::incoming::{Fetch, Progress, file_name};
 use super::{Description, encode_request, measure, path};
-use crate::host::Host;
 use crate::message;
+use crate::node_context::NodeContext;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A file of which nothing has come for so long is given up; if it is still needed, the leader offers it again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) fn remove_file(host: &Host, number: u64) {
-    if let Ok(path) = path(host, &file_name(number))
+pub(super) fn remove_file(context: &NodeContext, number: u64) {
+    if let Ok(path) = path(context, &file_name(number))
         && let Err(error) = std::fs::remove_file(&path)
         && error.kind() != ErrorKind::NotFound
     {
@@ -32,7 +32,7 @@ pub(super) fn remove_file(host: &Host, number: u64) {
     }
 }
 
-impl Host {
+impl NodeContext {
     /// Fetches the file of a snapshot, in the place of an earlier one, and tells the group's loop. To be called on the
     /// loop's thread.
     pub(crate) fn fetch_snapshot(self: &Arc<Self>, table: &Arc<Table>, partition: u32, index: u64, file: Description) {
@@ -43,22 +43,22 @@ impl Host {
         self.stop_fetching(group);
         let progress = Progress { bytes: 0, of: file.bytes };
         self.incoming.by_group.lock().insert(group, Fetch { number: file.number, progress, task: None });
-        let (host, inbox) = (self.clone(), self.inbox_of(table.id(), partition).clone());
+        let (context, inbox) = (self.clone(), self.inbox_of(table.id(), partition).clone());
         let name = table.name();
         let task = tokio::spawn(async move {
-            let outcome = host.fetch(group, file).await;
+            let outcome = context.fetch(group, file).await;
             match &outcome {
                 Ok(()) => tracing::debug!(table = %name, partition, bytes = file.bytes, "a snapshot is here"),
                 Err(error) => tracing::warn!(table = %name, partition, error, "a snapshot cannot be fetched"),
             }
-            let mut fetches = host.incoming.by_group.lock();
+            let mut fetches = context.incoming.by_group.lock();
             if fetches.get(&group).is_some_and(|fetch| fetch.number == file.number) {
                 fetches.remove(&group);
             }
             drop(fetches);
             match outcome {
-                Ok(()) => _ = host.incoming.complete.lock().insert(group, file.number),
-                Err(_) => remove_file(&host, file.number),
+                Ok(()) => _ = context.incoming.complete.lock().insert(group, file.number),
+                Err(_) => remove_file(&context, file.number),
             }
             inbox.fetched(group, index, outcome.is_ok());
         });

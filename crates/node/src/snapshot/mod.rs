@@ -9,7 +9,7 @@ mod incoming;
 mod offering;
 mod outgoing;
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use bytes::Buf;
 pub(crate) use incoming::Incoming;
 pub use incoming::Progress;
@@ -60,8 +60,8 @@ fn measure(path: &Path) -> std::io::Result<(u64, u32)> {
 }
 
 /// The path of a file that is of use to this process only.
-fn path(host: &Host, name: &str) -> Result<std::path::PathBuf, EngineError> {
-    let directory = host.directory.snapshots();
+fn path(context: &NodeContext, name: &str) -> Result<std::path::PathBuf, EngineError> {
+    let directory = context.directory.snapshots();
     fs::create_dir_all(&directory).map_err(EngineError::io(&directory))?;
     Ok(directory.join(name))
 }
@@ -72,31 +72,31 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Replaces a partition's records by those of a file, which reflects the log up to `index`. They are on disk when this
 /// returns. While it cannot be done, for want of memory or space, the replica is of no use, and it is tried again, as long as
 /// the replica is not to go.
-pub(crate) fn replace_records(host: &Host, table: &Table, partition: u32, index: u64, file: Description) {
+pub(crate) fn replace_records(context: &NodeContext, table: &Table, partition: u32, index: u64, file: Description) {
     let state = table.partition(partition);
     state.set_readable(false);
     state.begin_change();
     let group = group_of(table.id(), partition);
-    host.incoming.take(group);
+    context.incoming.take(group);
     let replace = || {
-        table.engine().restore(partition, &path(host, &incoming::file_name(file.number))?, index)?;
+        table.engine().restore(partition, &path(context, &incoming::file_name(file.number))?, index)?;
         // Nothing of it rests on this node's log; the log of who wrote the file was synced before it could be fetched.
         table.engine().make_durable(partition, &|| Ok(()))
     };
-    let is_replaced = try_again(host, table, partition, replace);
+    let is_replaced = try_again(context, table, partition, replace);
     // Whoever watched a key when this node led does not know what others wrote to it since.
     state.watched().touch_all();
     state.end_change();
     state.set_readable(is_replaced);
-    fetching::remove_file(host, file.number);
+    fetching::remove_file(context, file.number);
 }
 
 /// Takes a partition's records, as they are, for those of a log up to `index`. That is on disk when this returns, as far as it
 /// [can be](replace_records).
-pub(crate) fn keep_records(host: &Host, table: &Table, partition: u32, index: u64) {
+pub(crate) fn keep_records(context: &NodeContext, table: &Table, partition: u32, index: u64) {
     let (applied, name) = (table.engine().applied_index(partition), table.name());
     tracing::warn!(table = %name, partition, applied, index, "no replica has what was written in between any more; power failed on all");
-    try_again(host, table, partition, || {
+    try_again(context, table, partition, || {
         // The log was told the term of that index before.
         table.engine().write(&[Applied { partition, index, term: 0, payloads: &[] }])?;
         table.engine().make_durable(partition, &|| Ok(()))
@@ -104,8 +104,8 @@ pub(crate) fn keep_records(host: &Host, table: &Table, partition: u32, index: u6
 }
 
 /// Returns whether it was done. It is not if it cannot be, or the replica is to go.
-fn try_again(host: &Host, table: &Table, partition: u32, work: impl Fn() -> Result<(), EngineError>) -> bool {
-    while !host.replicas.is_leaving(group_of(table.id(), partition)) {
+fn try_again(context: &NodeContext, table: &Table, partition: u32, work: impl Fn() -> Result<(), EngineError>) -> bool {
+    while !context.replicas.is_leaving(group_of(table.id(), partition)) {
         match work() {
             Ok(()) => return true,
             Err(error) if error.is_damage() => {
@@ -144,12 +144,12 @@ mod tests {
     async fn records_that_are_replaced_count_as_written_to_those_who_watch_them() {
         let node = TestNode::start(|_| {});
         let table = node.create_table("t", 1).await;
-        let (index, file) = node.host.write_snapshot(&table, 0).unwrap();
+        let (index, file) = node.context.write_snapshot(&table, 0).unwrap();
         let watch = table.watch(b"k");
         assert!(!watch.is_touched());
-        let place = |name: &str| path(&node.host, name).unwrap();
+        let place = |name: &str| path(&node.context, name).unwrap();
         fs::copy(place(&format!("to-{:016x}", file.number)), place(&incoming::file_name(file.number))).unwrap();
-        replace_records(&node.host, &table, 0, index, file);
+        replace_records(&node.context, &table, 0, index, file);
         assert!(watch.is_touched());
     }
 
@@ -164,11 +164,11 @@ mod tests {
         });
         let table = node.create_durable_table("t", 1, EngineKind::Memory, Durability::Soft).await;
         node.store.clear(&table, 0..1).await.unwrap();
-        let (index, _) = node.host.write_snapshot(&table, 0).unwrap();
+        let (index, _) = node.context.write_snapshot(&table, 0).unwrap();
         // A power failure takes what is in memory only.
         let staged = fs::read_dir(memory.path()).unwrap().map(|file| file.unwrap().path());
         staged.for_each(|path| fs::remove_file(path).unwrap());
-        let logged = SharedLog::read(&node.host.directory.log()).unwrap();
+        let logged = SharedLog::read(&node.context.directory.log()).unwrap();
         let last = logged[&group_of(table.id(), 0)].entries.back().unwrap().index;
         assert!(last >= index, "the log on disk ends at {last}, and the snapshot's index is {index}");
     }

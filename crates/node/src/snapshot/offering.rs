@@ -2,7 +2,7 @@
 
 use super::outgoing::Outgo;
 use super::{Description, decode_request, measure, path};
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ const UNUSED: Duration = Duration::from_secs(60);
 /// Most bytes of a piece.
 const PIECE: u64 = 1 << 20;
 
-impl Host {
+impl NodeContext {
     /// Writes the records of a partition as of some log index, which is returned. Blocks.
     pub(crate) fn write_snapshot(&self, table: &Table, partition: u32) -> Result<(u64, Description), EngineError> {
         let number = rand::random();

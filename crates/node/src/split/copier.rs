@@ -4,7 +4,7 @@ use super::page::{self, Place};
 use super::seal::{Seal, is_sealed};
 use super::sorter::Sorter;
 use super::steps::{self, Step};
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -46,18 +46,18 @@ impl Default for Copiers {
 
 impl Copiers {
     /// Begins to copy what this node leads of tables that are being split, unless that has begun.
-    pub(crate) fn begin(self: &Arc<Self>, host: &Arc<Host>) {
-        for entry in host.view.catalog().tables() {
+    pub(crate) fn begin(self: &Arc<Self>, context: &Arc<NodeContext>) {
+        for entry in context.view.catalog().tables() {
             let Some(split) = &entry.split else { continue };
-            let tables = (host.registry.any(entry.id), host.registry.any(split.into));
+            let tables = (context.registry.any(entry.id), context.registry.any(split.into));
             let (Some(table), Some(into)) = tables else { continue };
             let undone = (0..).zip(&split.copies).filter(|(_, state)| **state != CopyState::Done);
             for (partition, _) in undone {
                 let is_led = table.partition(partition).is_leading();
                 if is_led && self.running.lock().insert(group_of(table.id(), partition)) {
-                    let (host, table, into) = (host.clone(), table.clone(), into.clone());
+                    let (context, table, into) = (context.clone(), table.clone(), into.clone());
                     let attempt = rand::random_range(1..=u64::MAX);
-                    tokio::spawn(self.clone().copy(Copier { host, table, partition, into, attempt }));
+                    tokio::spawn(self.clone().copy(Copier { context, table, partition, into, attempt }));
                 }
             }
         }
@@ -83,7 +83,7 @@ impl Copiers {
 
 /// One copy of one partition.
 struct Copier {
-    host: Arc<Host>,
+    context: Arc<NodeContext>,
     table: Arc<Table>,
     partition: u32,
     into: Arc<Table>,
@@ -132,7 +132,7 @@ impl Copier {
     }
 
     async fn step(&self, child: u32, step: &Step) -> Result<u64, String> {
-        steps::send(&self.host, &self.into, child, self.attempt, step).await
+        steps::send(&self.context, &self.into, child, self.attempt, step).await
     }
 
     /// Makes the new partitions this copier's, and blank.
@@ -155,8 +155,8 @@ impl Copier {
             let page = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
             let (batches, after) = page.map_err(|error| error.to_string())?;
             let bytes: usize = batches.iter().flatten().map(Bytes::len).sum();
-            let host = &self.host;
-            host.incoming.take_turn(bytes as u64, host.config.move_bytes_per_second).await;
+            let context = &self.context;
+            context.incoming.take_turn(bytes as u64, context.config.move_bytes_per_second).await;
             // What was applied up to here may be in the page; what comes later is not, and must be sent after it.
             self.send(batches).await?;
             self.send_tapped(tap).await?;
@@ -193,7 +193,7 @@ impl Copier {
     async fn report(&self, report: CopyReport) -> Result<(), String> {
         let Self { table, partition, attempt, .. } = self;
         let command = CatalogCommand::Copy { table: table.id(), partition: *partition, attempt: *attempt, report };
-        match self.host.store.change_catalog(command).await {
+        match self.context.store.change_catalog(command).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
@@ -202,7 +202,7 @@ impl Copier {
 
     /// Whether partitions are to be sealed, now that this one has caught up.
     async fn takes_effect(&self) -> Result<bool, String> {
-        let catalog = self.host.view.catalog();
+        let catalog = self.context.view.catalog();
         let split = catalog.get(self.table.id()).and_then(|entry| entry.split.as_ref());
         let split = split.ok_or("the table is not being split any more")?;
         if !split.takes_effect && split.copies[self.partition as usize] != CopyState::CaughtUp(self.attempt) {
@@ -221,7 +221,7 @@ impl Copier {
             // The catalog is told on the strength of it, and does not forget that when power is cut.
             let durability = self.table.schema().is_persistent().then_some(Durability::Hard);
             let options = WriteOptions { durability, ..WriteOptions::default() };
-            self.host.store.write(&self.table, options, &seal, [self.partition]);
+            self.context.store.write(&self.table, options, &seal, [self.partition]);
             match sealed.await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => tracing::info!(%error, "a partition is to be sealed; trying again"),

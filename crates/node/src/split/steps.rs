@@ -3,7 +3,7 @@
 //! A request between nodes: `u8 kind | u32 table | u32 partition | u64 attempt | u64 index`, integers little-endian, then
 //! mutations as log entries carry them. The answer is JSON.
 
-use crate::host::Host;
+use crate::node_context::NodeContext;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -121,7 +121,7 @@ impl Step {
 }
 
 /// Carries out what another node has encoded.
-pub(crate) async fn take_step(host: &Host, mut request: Bytes) -> StepOutcome {
+pub(crate) async fn take_step(context: &NodeContext, mut request: Bytes) -> StepOutcome {
     let mut decode = || -> Option<_> {
         let kind = request.try_get_u8().ok()?;
         let table = TableId(request.try_get_u32_le().ok()?);
@@ -138,8 +138,8 @@ pub(crate) async fn take_step(host: &Host, mut request: Bytes) -> StepOutcome {
     let Some((table, partition, attempt, step)) = decode() else {
         return StepOutcome::Failed("the request cannot be read".into());
     };
-    match host.registry.any(table).filter(|table| partition < table.schema().partitions) {
-        Some(table) => step_here(&host.store, &table, partition, attempt, step).await,
+    match context.registry.any(table).filter(|table| partition < table.schema().partitions) {
+        Some(table) => step_here(&context.store, &table, partition, attempt, step).await,
         // News of it is on its way.
         None => StepOutcome::NotReady,
     }
@@ -157,14 +157,20 @@ async fn step_here(store: &Store, table: &Table, partition: u32, attempt: u64, s
 ///
 /// # Errors
 /// Why it was not carried out, or may not have been.
-pub(super) async fn send(host: &Host, table: &Table, partition: u32, attempt: u64, step: &Step) -> Result<u64, String> {
+pub(super) async fn send(
+    context: &NodeContext,
+    table: &Table,
+    partition: u32,
+    attempt: u64,
+    step: &Step,
+) -> Result<u64, String> {
     let began = Instant::now();
     loop {
         let outcome = match table.leader_of(partition) {
-            Leader::Here => step_here(&host.store, table, partition, attempt, step.clone()).await,
+            Leader::Here => step_here(&context.store, table, partition, attempt, step.clone()).await,
             Leader::Node(node) => {
                 let request = step.encode(table, partition, attempt);
-                let answer = host.transport.request(node, number::COPY, &request);
+                let answer = context.transport.request(node, number::COPY, &request);
                 match tokio::time::timeout(STEP, answer).await {
                     Ok(Ok(answer)) => serde_json::from_slice(&answer).unwrap_or(StepOutcome::NotReady),
                     Ok(Err(RequestFailure::NotSent)) => StepOutcome::NotReady,
@@ -177,7 +183,7 @@ pub(super) async fn send(host: &Host, table: &Table, partition: u32, attempt: u6
         };
         match outcome {
             StepOutcome::Done(index) => return Ok(index),
-            StepOutcome::NotReady if began.elapsed() < PATIENCE => host.store.another_leader(PAUSE).await,
+            StepOutcome::NotReady if began.elapsed() < PATIENCE => context.store.another_leader(PAUSE).await,
             StepOutcome::NotReady => return Err(format!("nobody leads new partition {partition}")),
             StepOutcome::Overtaken => return Err(format!("new partition {partition} changed meanwhile")),
             StepOutcome::Failed(why) => return Err(why),

@@ -21,7 +21,7 @@ async fn create_table(node: &TestNode) -> Arc<Table> {
         let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &[7; RECORD_BYTES] };
         let mut record = BytesMut::new();
         mutation::encode_put(&mut record, &RecordKey::new(&hash_key.unwrap(), b""), &value);
-        steps::send(&node.host, &table, partition, 0, &Step::Take(record.freeze())).await.unwrap();
+        steps::send(&node.context, &table, partition, 0, &Step::Take(record.freeze())).await.unwrap();
     }
     table
 }
@@ -67,7 +67,7 @@ async fn documents_and_index_entries_are_split_by_where_they_belong() {
             mutation::encode_put_in(out, Space::CHANGES, &change(key), b"change");
         }
         for (partition, payload) in (0..).zip(written) {
-            steps::send(&node.host, &table, partition, 0, &Step::Take(payload.freeze())).await.unwrap();
+            steps::send(&node.context, &table, partition, 0, &Step::Take(payload.freeze())).await.unwrap();
         }
         node.change(CatalogCommand::Split {
             name: name.clone(),

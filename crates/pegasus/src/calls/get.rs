@@ -174,7 +174,7 @@ fn read_from_disk(
 fn take_back(outbox: &Outbox, mut request: BytesMut) {
     let length = request.len();
     match frame::take(&mut request, length) {
-        Ok(Taken::Request(frame)) => outbox.take_back(frame),
+        Ok(Taken::Request(frame)) => outbox.take_back(frame, RequestError::NotReady),
         other => unreachable!("a whole GET: {:?}", other.is_ok()),
     }
 }

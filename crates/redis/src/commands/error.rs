@@ -52,12 +52,12 @@ impl CommandError {
     }
 
     /// What whoever has the command carried out must know beside the reply: that it was not done because its partition is not
-    /// led here, and may be done elsewhere, or that nobody knows whether it was done. `None` for all other errors, which changed
-    /// nothing, and would come again.
-    pub fn failure(&self) -> Option<Outcome> {
+    /// led here, or this node stops, and may be done elsewhere, or that nobody knows whether it was done. `None` for all other errors,
+    /// which changed nothing, and would come again.
+    pub fn failure(&self) -> Option<&RequestError> {
         match self {
-            Self::Request(RequestError::NotReady) => Some(Outcome::NotDone),
-            Self::Request(error) => Some(error.outcome()).filter(|outcome| *outcome == Outcome::Unknown),
+            Self::Request(error @ (RequestError::NotReady | RequestError::ShuttingDown)) => Some(error),
+            Self::Request(error) => Some(error).filter(|error| error.outcome() == Outcome::Unknown),
             Self::Reply(_) => None,
         }
     }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, Watch, WriteOptions};
-use tessera_types::{Outcome, RequestError};
+use tessera_types::RequestError;
 use tokio::sync::Notify;
 
 /// Commands that are gathered to be sent.
@@ -127,7 +127,7 @@ impl Answered {
     /// Whether some parts were not done, because their partitions are not led here.
     pub(super) fn has_undone(&self) -> bool {
         let progress = self.sent.progress.lock();
-        progress.parts.iter().any(|part| progress.replies.failure_at(part.start) == Some(Outcome::NotDone))
+        progress.parts.iter().any(|part| progress.replies.is_undone_at(part.start))
     }
 
     /// Writes the replies in order.
@@ -164,8 +164,8 @@ impl Answered {
                 let reply = progress.replies.part(progress.parts[at].clone());
                 let outcome = match reply.failure {
                     None => Some(PartOutcome::Done(Bytes::copy_from_slice(reply.bytes))),
-                    Some(Outcome::Unknown) => Some(PartOutcome::Unknown),
-                    Some(Outcome::NotDone) => None,
+                    Some(RequestError::NotReady) => None,
+                    Some(failure) => Some(PartOutcome::of(failure.clone())),
                 };
                 Some((*command, frame.clone(), outcome))
             }

@@ -458,7 +458,7 @@ impl Connection {
     fn asks_again(&self, which: SessionCommand, replied: usize) -> bool {
         match which {
             SessionCommand::DbSize | SessionCommand::RandomKey => true,
-            SessionCommand::Flush => self.was_not_done(replied),
+            SessionCommand::Flush => self.output.is_undone_at(replied),
             _ => false,
         }
     }

@@ -5,15 +5,15 @@ use crate::commands::CommandError;
 use crate::resp::{Protocol, Reply, reply_length};
 use tessera_face::buffers;
 use tessera_store::{Envelope, PartOutcome};
-use tessera_types::{Outcome, RequestError};
+use tessera_types::RequestError;
 
 /// Replies, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     bytes: Vec<u8>,
     /// Where a reply begins that says that its command was not done, since its partition is not led here, or that nobody knows
-    /// whether it was done. In order.
-    failures: Vec<(usize, Outcome)>,
+    /// whether it was done; and which of these. In order.
+    failures: Vec<(usize, RequestError)>,
 }
 
 /// Replies of which each can be found.
@@ -35,7 +35,7 @@ impl ReplyList {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneReply<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) failure: Option<Outcome>,
+    pub(super) failure: Option<&'a RequestError>,
 }
 
 impl OneReply<'_> {
@@ -70,12 +70,12 @@ impl Replies {
     /// Appends the reply to a command that failed.
     pub(super) fn error(&mut self, protocol: Protocol, error: &CommandError) {
         let began = self.bytes.len();
-        self.failures.extend(error.failure().map(|failure| (began, failure)));
+        self.failures.extend(error.failure().map(|failure| (began, failure.clone())));
         self.writer(protocol).error(&error.line());
     }
 
     pub(super) fn push(&mut self, reply: OneReply<'_>) {
-        self.failures.extend(reply.failure.map(|failure| (self.bytes.len(), failure)));
+        self.failures.extend(reply.failure.map(|failure| (self.bytes.len(), failure.clone())));
         self.bytes.extend_from_slice(reply.bytes);
     }
 
@@ -87,9 +87,14 @@ impl Replies {
     }
 
     /// What became of the command whose reply begins there, if it was not carried out.
-    pub(super) fn failure_at(&self, began: usize) -> Option<Outcome> {
+    pub(super) fn failure_at(&self, began: usize) -> Option<&RequestError> {
         let at = self.failures.binary_search_by_key(&began, |(at, _)| *at).ok()?;
-        Some(self.failures[at].1)
+        Some(&self.failures[at].1)
+    }
+
+    /// Whether the command whose reply begins there was not done, because its partition is not led here.
+    pub(super) fn is_undone_at(&self, began: usize) -> bool {
+        self.failure_at(began) == Some(&RequestError::NotReady)
     }
 
     pub(super) fn truncate(&mut self, length: usize) {
@@ -121,15 +126,16 @@ impl Replies {
         let (mut failures, mut read, mut kept) = (failures.into_iter().peekable(), 0, 0);
         let mut outcomes = Vec::with_capacity(parts.len());
         for commands in parts {
-            let mut last = (read, Err(Outcome::Unknown));
+            let mut last = (read, Err(RequestError::Interrupted));
             for _ in 0..*commands {
                 let failure = failures.next_if(|(began, _)| *began == read).map(|(_, failure)| failure);
                 let length = reply_length(&bytes[read..]);
-                last = (read, length.ok_or(Outcome::Unknown).and_then(|length| failure.map_or(Ok(length), Err)));
+                last =
+                    (read, length.ok_or(RequestError::Interrupted).and_then(|length| failure.map_or(Ok(length), Err)));
                 read += length.unwrap_or_default();
             }
             let (began, outcome) = last;
-            if let Ok(length) = outcome {
+            if let Ok(length) = &outcome {
                 if began > kept {
                     bytes.copy_within(began..began + length, kept);
                 }
@@ -155,17 +161,12 @@ impl Replies {
 
 /// The reply that tells a client of an outcome.
 pub(super) fn reply_of(outcome: PartOutcome) -> Replies {
-    match outcome.reply() {
-        Ok(reply) => Replies { bytes: reply.into(), failures: Vec::new() },
-        Err(error) => reply_of_error(error),
-    }
-}
-
-/// The reply that tells a client why nothing was done.
-pub(super) fn reply_of_error(error: RequestError) -> Replies {
     let mut replies = Replies::default();
-    // Errors look the same in both versions of the protocol.
-    replies.error(Protocol::Resp2, &CommandError::Request(error));
+    match outcome.reply() {
+        Ok(reply) => replies.bytes = reply.into(),
+        // Errors look the same in both versions of the protocol.
+        Err(error) => replies.error(Protocol::Resp2, &CommandError::Request(error)),
+    }
     replies
 }
 
@@ -173,8 +174,7 @@ pub(super) fn reply_of_error(error: RequestError) -> Replies {
 pub(super) fn outcome_of(replies: Replies) -> PartOutcome {
     match replies.failure_at(0) {
         None => PartOutcome::Done(replies.bytes.into()),
-        Some(Outcome::NotDone) => PartOutcome::NotDone,
-        Some(Outcome::Unknown) => PartOutcome::Unknown,
+        Some(failure) => PartOutcome::of(failure.clone()),
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         let outcomes = outcomes(some(), &[1; 5]);
         let [
             PartOutcome::Done(_),
-            PartOutcome::NotDone,
+            PartOutcome::NotDone(RequestError::NotReady),
             PartOutcome::Done(error),
             PartOutcome::Unknown,
             PartOutcome::Done(value),
@@ -227,30 +227,32 @@ mod tests {
         );
         // The replies end before the commands do.
         assert_eq!(of(&[4, 2]), [PartOutcome::Unknown, PartOutcome::Unknown]);
-        assert_eq!(of(&[2, 3]), [PartOutcome::NotDone, done(b"$24\r\n-LOADING this is a value\r\n")]);
+        assert_eq!(of(&[2, 3]), [PartOutcome::NO_LEADER, done(b"$24\r\n-LOADING this is a value\r\n")]);
     }
 
     #[test]
     fn failures_follow_their_replies() {
         let whole = some();
         let second = whole.failures[0].0;
-        assert_eq!(whole.failure_at(second), Some(Outcome::NotDone));
+        assert_eq!(whole.failure_at(second), Some(&RequestError::NotReady));
         let mut first = some();
         let rest = first.split_off(second);
-        assert_eq!(rest.failure_at(0), Some(Outcome::NotDone));
+        assert_eq!(rest.failure_at(0), Some(&RequestError::NotReady));
         assert_eq!(first.failures, []);
         assert_eq!(rest.failures.len(), 2);
         let mut cut = some();
         cut.truncate(second);
         cut.push(whole.part(0..second));
-        cut.push(OneReply { bytes: b":2\r\n", failure: Some(Outcome::Unknown) });
+        cut.push(OneReply { bytes: b":2\r\n", failure: Some(&RequestError::Interrupted) });
         let one = PartOutcome::Done(Bytes::from_static(b":1\r\n"));
         assert_eq!(outcomes(cut, &[1; 3]), [one.clone(), one, PartOutcome::Unknown]);
     }
 
     #[test]
     fn outcomes_come_back_from_the_replies_that_tell_of_them() {
-        for outcome in [PartOutcome::Done(Bytes::from_static(b"+OK\r\n")), PartOutcome::NotDone, PartOutcome::Unknown] {
+        let stops = PartOutcome::NotDone(RequestError::ShuttingDown);
+        let done = PartOutcome::Done(Bytes::from_static(b"+OK\r\n"));
+        for outcome in [done, PartOutcome::NO_LEADER, stops, PartOutcome::Unknown] {
             assert_eq!(outcome_of(reply_of(outcome.clone())), outcome);
         }
     }

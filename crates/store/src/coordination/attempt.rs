@@ -35,6 +35,8 @@ pub(super) struct Attempt {
     anchor: PartitionName,
     /// The tables that it concerns, and how durable it is there.
     tables: BTreeMap<TableId, (Arc<Table>, Option<Durability>)>,
+    /// Why a partition did not answer that was asked last.
+    pub(super) reason: RequestError,
 }
 
 /// What an attempt came to, as far as the client is concerned.
@@ -44,6 +46,8 @@ pub(super) enum Attempted {
     Split,
     /// A partition has lost its leader before anything was decided. The same holds.
     WithoutLeader,
+    /// A partition cannot carry out its part, for this reason, and could not if it were asked again. The same holds.
+    NotDone(RequestError),
     /// Nobody could be asked whether it has taken effect.
     Unknown,
 }
@@ -65,7 +69,8 @@ impl Attempt {
         parts: &[TransactionPart],
     ) -> Self {
         let table = |part: &TransactionPart| (part.table.id, (part.table.clone(), part.durability));
-        Self { store, coordinator, anchor, tables: parts.iter().map(table).collect() }
+        let tables = parts.iter().map(table).collect();
+        Self { store, coordinator, anchor, tables, reason: RequestError::NotReady }
     }
 
     fn coordination(&self) -> &Arc<Coordination> {
@@ -86,10 +91,15 @@ impl Attempt {
                 return Attempted::End(end);
             }
             // Without a decision there is no commit. What other partitions hold is given back.
-            if is_undecided && (is_split || !is_progress && !self.can_prepare()) {
+            let is_refused = self.reason.is_final();
+            if is_undecided && (is_split || is_refused || !is_progress && !self.can_prepare()) {
                 let effects = self.coordinator.give_up();
                 self.carry_out(effects);
-                return if is_split { Attempted::Split } else { Attempted::WithoutLeader };
+                return match () {
+                    () if is_split => Attempted::Split,
+                    () if is_refused => Attempted::NotDone(self.reason.clone()),
+                    () => Attempted::WithoutLeader,
+                };
             }
             if is_split {
                 return Attempted::Unknown;
@@ -116,8 +126,7 @@ impl Attempt {
 
     /// Whether nobody can be asked any more: this node was removed, or a table was dropped.
     fn is_in_vain(&self) -> bool {
-        let is_dropped = |(table, _): &(Arc<Table>, _)| table.not_serving() != RequestError::NotReady;
-        self.store.is_removed() || self.tables.values().any(is_dropped)
+        self.tables.values().any(|(table, _)| self.store.in_vain(table).is_some())
     }
 
     /// Whether the partitions that have not prepared their parts yet have leaders, and the one that is to decide afterwards.
@@ -176,6 +185,7 @@ impl Attempt {
 
     /// Asks what is to be asked now.
     async fn ask(&mut self, patience: Duration) -> Asked {
+        self.reason = RequestError::NotReady;
         let before = self.coordinator.progress();
         let requests = self.coordinator.requests();
         // Every request of the protocol may come twice.
@@ -191,11 +201,15 @@ impl Attempt {
         let mut effects = Vec::new();
         for OfTable { table, parts, .. } in answered {
             for part in parts {
-                if let Some(PartOutcome::Done(answer)) = part.outcome
-                    && let Some(answer) = decode_answer(answer)
-                {
-                    let from = PartitionName { table: table.id, partition: part.partition };
-                    effects.extend(self.coordinator.receive(from, answer));
+                let from = PartitionName { table: table.id, partition: part.partition };
+                match part.outcome {
+                    Some(PartOutcome::Done(answer)) => {
+                        let answer = decode_answer(answer);
+                        effects.extend(answer.into_iter().flat_map(|answer| self.coordinator.receive(from, answer)));
+                    }
+                    // That there is no leader is what is said of partitions of which nothing else is known.
+                    Some(PartOutcome::NotDone(reason)) if reason != RequestError::NotReady => self.reason = reason,
+                    Some(PartOutcome::NotDone(_) | PartOutcome::Unknown) | None => {}
                 }
             }
         }

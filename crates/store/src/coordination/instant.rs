@@ -128,7 +128,7 @@ fn answer_all(coordination: Arc<Coordination>, table: Arc<Table>, questions: Que
         let (mut outcomes, mut bytes) = (Vec::with_capacity(questions.len()), 0);
         for (partition, question) in questions {
             if bytes >= ANSWER_BYTES {
-                outcomes.push(PartOutcome::NotDone);
+                outcomes.push(PartOutcome::NO_LEADER);
                 continue;
             }
             let answer = match question.step {
@@ -149,7 +149,7 @@ fn answer_all(coordination: Arc<Coordination>, table: Arc<Table>, questions: Que
                     bytes += answer.len();
                     PartOutcome::Done(answer)
                 }
-                Err(_) => PartOutcome::NotDone,
+                Err(error) => PartOutcome::of(error),
             });
         }
         outcomes.into_iter().collect()
@@ -244,8 +244,8 @@ enum Read {
     Changed,
     /// Transactions hold keys, or others write all the time.
     Held,
-    /// Not all partitions have answered.
-    NotDone,
+    /// Not all partitions have answered, for this reason.
+    NotDone(RequestError),
     Split,
 }
 
@@ -270,9 +270,12 @@ impl Store {
                 Read::Split => return Transacted::Split,
                 Read::Changed => attempts += 1,
                 // Nothing is locked as long as somebody cannot be asked: others would wait for nothing.
-                Read::NotDone => match self.await_leaders(&parts, until).await {
+                Read::NotDone(reason) if reason.is_final() => return Transacted::NotDone(reason),
+                Read::NotDone(reason) => match self.await_leaders(&parts, until).await {
                     Err(transacted) => return transacted,
-                    Ok(()) if Instant::now() >= until => return Transacted::NotDone(self.not_reached(&parts)),
+                    Ok(()) if Instant::now() >= until => {
+                        return Transacted::NotDone(self.not_reached(&parts).unwrap_or(reason));
+                    }
                     Ok(()) => self.another_leader(PAUSE).await,
                 },
             }
@@ -309,11 +312,11 @@ impl Store {
             match answer.try_get_u8() {
                 Ok(0) => match stamp(&mut answer) {
                     Some(stamp) => step = attempt.receive(name, stamp, answer),
-                    None => return Read::NotDone,
+                    None => return Read::NotDone(RequestError::NotReady),
                 },
                 Ok(1) => return Read::Refused(answer),
                 Ok(HELD) => return Read::Held,
-                _ => return Read::NotDone,
+                _ => return Read::NotDone(RequestError::NotReady),
             }
         }
         if let ReadStep::Confirm(stamps) = &step {
@@ -335,7 +338,7 @@ impl Store {
         match step {
             ReadStep::Done(values) => Read::Done(values),
             ReadStep::Changed => Read::Changed,
-            ReadStep::Wait | ReadStep::Confirm(_) => Read::NotDone,
+            ReadStep::Wait | ReadStep::Confirm(_) => Read::NotDone(RequestError::NotReady),
         }
     }
 
@@ -354,9 +357,10 @@ impl Store {
             }
             for part in parts {
                 let name = PartitionName { table: table.id, partition: part.partition };
-                match part.outcome {
-                    Some(PartOutcome::Done(answer)) => answers.push((name, answer)),
-                    _ => return Err(Read::NotDone),
+                match part.outcome.unwrap_or(PartOutcome::NO_LEADER) {
+                    PartOutcome::Done(answer) => answers.push((name, answer)),
+                    PartOutcome::NotDone(reason) => return Err(Read::NotDone(reason)),
+                    PartOutcome::Unknown => return Err(Read::NotDone(RequestError::NotReady)),
                 }
             }
         }

@@ -43,20 +43,16 @@ impl Store {
                 return Ok(());
             }
             let not_reached = self.not_reached(parts);
-            if Instant::now() >= until || not_reached != RequestError::NotReady {
-                return Err(Transacted::NotDone(not_reached));
+            if Instant::now() >= until || not_reached.is_some() {
+                return Err(Transacted::NotDone(not_reached.unwrap_or(RequestError::NotReady)));
             }
             self.another_leader(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 
-    /// Why partitions could not be asked.
-    pub(super) fn not_reached(&self, parts: &[TransactionPart]) -> RequestError {
-        if self.is_removed() {
-            return RequestError::Removed;
-        }
-        let mut reasons = parts.iter().map(|part| part.table.not_serving());
-        reasons.find(|reason| *reason != RequestError::NotReady).unwrap_or(RequestError::NotReady)
+    /// Why partitions cannot be asked, however often it is tried, if that is known here.
+    pub(super) fn not_reached(&self, parts: &[TransactionPart]) -> Option<RequestError> {
+        parts.iter().find_map(|part| self.in_vain(&part.table))
     }
 }

@@ -109,13 +109,13 @@ fn carry_out_all(
         for answer in answers {
             outcomes.push(match answer.await {
                 // The partition gives the same answer when it is asked again.
-                Ok(_) if bytes >= ANSWER_BYTES => PartOutcome::NotDone,
+                Ok(_) if bytes >= ANSWER_BYTES => PartOutcome::NO_LEADER,
                 Ok(answer) => {
                     let answer = encode_answer(&answer);
                     bytes += answer.len();
                     PartOutcome::Done(answer)
                 }
-                Err(error) => PartOutcome::of(&error),
+                Err(error) => PartOutcome::of(error),
             });
         }
         outcomes.into_iter().collect()

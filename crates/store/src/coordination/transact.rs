@@ -6,7 +6,7 @@ use crate::clock::ClusterClock;
 use crate::ledger::{FaceOperation, OnTables, PartitionName};
 use crate::router::PATIENCE;
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{Leader, Table};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -48,14 +48,15 @@ impl Store {
     /// been acknowledged by now. Whoever reads a whole partition does not look for locks.
     ///
     /// # Errors
-    /// [`RequestError::NotReady`] if that takes too long.
+    /// [`RequestError::Held`] if that takes too long, or [`RequestError::NotReady`] if this node does not lead the partition any more.
     pub async fn await_intents(&self, table: &Table, partition: u32) -> Result<(), RequestError> {
         let ledger = &table.partitions[partition as usize].ledger;
         let mut hidden = ledger.hidden();
         let began = Instant::now();
         while !hidden.is_empty() {
             if began.elapsed() >= PATIENCE {
-                return Err(RequestError::NotReady);
+                let leads = table.leader_of(partition) == Leader::Here;
+                return Err(if leads { RequestError::Held } else { RequestError::NotReady });
             }
             self.another_leader(SHORTEST_PAUSE).await;
             let still = ledger.hidden();
@@ -103,19 +104,21 @@ impl Store {
             let coordinator = Coordinator::<OnTables>::new((id, age, settled), anchor, parts.iter().map(part));
             let mut attempt = Attempt::new(self.clone(), coordinator, anchor, &parts);
             let attempted = attempt.run(until).await;
+            let not_done = self.not_reached(&parts).unwrap_or_else(|| attempt.reason.clone());
             tokio::spawn(attempt.finish());
             match attempted {
                 Attempted::End(End::Committed(replies)) => return Transacted::Committed(replies),
                 Attempted::End(End::Aborted(Abort::Refused(_, reply))) => return Transacted::Refused(reply),
                 Attempted::End(End::Aborted(Abort::GaveWay)) if Instant::now() < until => {}
                 Attempted::End(End::Aborted(Abort::GaveWay)) => return Transacted::NotDone(RequestError::Contended),
-                Attempted::End(End::Aborted(Abort::GivenUp)) => return Transacted::NotDone(self.not_reached(&parts)),
+                Attempted::End(End::Aborted(Abort::GivenUp)) => return Transacted::NotDone(not_done),
                 // There is no pause: it is tried again when all partitions have leaders.
                 Attempted::WithoutLeader if Instant::now() < until => {
                     self.coordination().counters.tried_again();
                     continue;
                 }
-                Attempted::WithoutLeader => return Transacted::NotDone(self.not_reached(&parts)),
+                Attempted::WithoutLeader => return Transacted::NotDone(not_done),
+                Attempted::NotDone(reason) => return Transacted::NotDone(reason),
                 Attempted::Split => return Transacted::Split,
                 Attempted::Unknown => return Transacted::Unknown,
             }

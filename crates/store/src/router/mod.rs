@@ -7,11 +7,13 @@
 //! partition.
 //!
 //! What the parts say, and how they travel, is the face's business: it implements [`Route`]. Between nodes an
-//! [envelope] says what became of each part, beside the face's own reply, which the router never looks into.
+//! [envelope] says what became of each part, beside the face's own reply, which the router never looks into, and
+//! [why](reason) a part was not done. So a client hears the same whichever node it asks.
 
 mod envelope;
 mod instant;
 mod part;
+mod reason;
 
 pub use envelope::{Envelope, Outcomes};
 pub use instant::READ_TRIES;
@@ -20,7 +22,7 @@ pub use part::{Part, PartOutcome};
 use crate::store::Store;
 use crate::table::{Leader, Table};
 use bytes::Bytes;
-use part::{by_leader, keep_order, take_outcomes};
+use part::{Reasons, by_leader, keep_order, take_outcomes};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_transport::RequestFailure;
@@ -67,7 +69,7 @@ impl Store {
     /// the order in which they stand, if the face [asks for that](Route::IN_ORDER).
     ///
     /// Returns `None` when all parts have an outcome: after `patience` without progress, or once the table is dropped, those that were
-    /// not done are [`PartOutcome::NotDone`]. Returns the successor of the table if the table was split: the parts that have no outcome were not
+    /// not done are [`PartOutcome::NotDone`], for the reason that was heard last. Returns the successor of the table if the table was split: the parts that have no outcome were not
     /// done, and belong to the successor's partitions.
     ///
     /// Cancellation: parts that are under way are carried out to their end, and nobody hears what became of them.
@@ -79,13 +81,13 @@ impl Store {
         patience: Duration,
     ) -> Option<Arc<Table>> {
         // Some may have been done already, where this node led their partitions until it lost them.
-        let keep_order = |parts: &mut [_], which: &[usize]| {
+        let keep_order = |parts: &mut [_], which: &[usize], reasons: &mut _| {
             if R::IN_ORDER {
-                keep_order(parts, which);
+                keep_order(parts, which, reasons);
             }
         };
-        let all: Vec<usize> = (0..parts.len()).collect();
-        keep_order(parts, &all);
+        let (all, mut reasons): (Vec<usize>, _) = ((0..parts.len()).collect(), Reasons::default());
+        keep_order(parts, &all, &mut reasons);
         let (mut began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
         let mut left = part::without_outcome(parts);
         while left > 0 {
@@ -100,22 +102,23 @@ impl Store {
                 ReadMode::Single | ReadMode::Majority => table.leader_of(partition),
             };
             let mut asked = Vec::new();
+            reasons.clear();
             for (node, which) in by_leader(parts, place_of) {
                 let these: Vec<_> = which.iter().map(|at| &parts[*at]).collect();
                 let answer = match node {
                     None => tokio::spawn(answered(route.carry_out(table, &these))),
                     Some(node) => {
                         route.note_forwarded();
-                        let (store, request) = (self.clone(), route.request(table, &these));
-                        tokio::spawn(async move { store.ask_face(R::SERVICE, node, &request).await })
+                        let (store, request, parts) = (self.clone(), route.request(table, &these), these.len());
+                        tokio::spawn(async move { store.ask_face(R::SERVICE, node, &request, parts).await })
                     }
                 };
                 asked.push((which, answer));
             }
             for (which, answer) in asked {
                 let answer = answer.await.unwrap_or(Err(RequestFailure::Lost));
-                route.note_replies(take_outcomes(parts, &which, answer));
-                keep_order(parts, &which);
+                route.note_replies(take_outcomes(parts, &which, answer, &mut reasons));
+                keep_order(parts, &which, &mut reasons);
             }
             let left_before = std::mem::replace(&mut left, part::without_outcome(parts));
             if left == 0 {
@@ -126,9 +129,11 @@ impl Store {
                 (began, pause) = (Instant::now(), SHORTEST_PAUSE);
                 continue;
             }
-            let is_dropped = table.not_serving() != RequestError::NotReady;
-            if began.elapsed() >= patience || self.is_removed() || is_dropped {
-                parts.iter_mut().filter(|part| part.outcome.is_none()).for_each(Part::give_up);
+            let in_vain = self.in_vain(table);
+            if began.elapsed() >= patience || in_vain.is_some() {
+                for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.outcome.is_none()) {
+                    part.give_up(in_vain.clone().unwrap_or_else(|| reasons.take(at)));
+                }
                 break;
             }
             self.another_leader(pause).await;
@@ -137,8 +142,14 @@ impl Store {
         None
     }
 
-    /// Has the face of another node that serves this number carry out parts of a request that a client made here. No outcomes mean
-    /// that it could not read the request, or has no such service.
+    /// Why nobody will carry out a request for a table, however often it is tried, if that is known here.
+    pub(crate) fn in_vain(&self, table: &Table) -> Option<RequestError> {
+        let reason = if self.is_removed() { RequestError::Removed } else { table.not_serving() };
+        (reason != RequestError::NotReady).then_some(reason)
+    }
+
+    /// Has the face of another node that serves this number carry out a request of this many parts that a client made here. No
+    /// outcomes mean that it could not read the request, or has no such service.
     ///
     /// # Errors
     /// If no answer has come.
@@ -147,10 +158,11 @@ impl Store {
         service: u8,
         node: NodeId,
         request: &[u8],
+        parts: usize,
     ) -> Result<Vec<PartOutcome>, RequestFailure> {
         let answer: Bytes = self.transport().request(node, service, request).await?;
         // What cannot be read says nothing about what was done.
-        envelope::decode(answer).ok_or(RequestFailure::Lost)
+        envelope::decode(answer, parts).ok_or(RequestFailure::Lost)
     }
 
     /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.

@@ -16,17 +16,21 @@ pub enum PartOutcome {
     /// It was carried out. The reply is in the face's own words; it may be an error of the command, or a refusal such as of a
     /// value that is too large, after which nothing was changed.
     Done(Bytes),
-    /// It certainly had no effect, since nobody who leads its partition could be asked.
-    NotDone,
+    /// It certainly had no effect, for this reason: nobody who leads its partition could be asked, or whoever does could not
+    /// carry it out.
+    NotDone(RequestError),
     /// It may have taken effect, now or later.
     Unknown,
 }
 
 impl PartOutcome {
+    /// Nobody who leads the partition could be asked.
+    pub const NO_LEADER: Self = Self::NotDone(RequestError::NotReady);
+
     /// What became of a part that failed.
-    pub(crate) fn of(failure: &RequestError) -> Self {
+    pub fn of(failure: RequestError) -> Self {
         match failure.outcome() {
-            Outcome::NotDone => Self::NotDone,
+            Outcome::NotDone => Self::NotDone(failure),
             Outcome::Unknown => Self::Unknown,
         }
     }
@@ -34,11 +38,11 @@ impl PartOutcome {
     /// The failure that this outcome is, or the reply.
     ///
     /// # Errors
-    /// [`RequestError::NotReady`] if it was not done, [`RequestError::Interrupted`] if that is not known.
+    /// The reason why it was not done; [`RequestError::Interrupted`] if it is not known whether it was.
     pub fn reply(self) -> Result<Bytes, RequestError> {
         match self {
             Self::Done(reply) => Ok(reply),
-            Self::NotDone => Err(RequestError::NotReady),
+            Self::NotDone(reason) => Err(reason),
             Self::Unknown => Err(RequestError::Interrupted),
         }
     }
@@ -65,9 +69,9 @@ impl<W> Part<W> {
         Self { partition, reads: ReadMode::Single, is_repeatable: true, work, outcome: None }
     }
 
-    /// The part will not be tried again.
-    pub(super) fn give_up(&mut self) {
-        self.outcome = Some(PartOutcome::NotDone);
+    /// The part will not be tried again, for this reason.
+    pub(super) fn give_up(&mut self, reason: RequestError) {
+        self.outcome = Some(PartOutcome::NotDone(reason));
     }
 }
 
@@ -97,12 +101,29 @@ pub(super) fn by_leader<W>(
     by_leader
 }
 
-/// Notes what an answer says of the parts that it was asked for. Those that certainly were not done stay without an outcome, and so
-/// do those that do no harm twice and of which nobody knows.
+/// Why parts without an outcome were not done when they were last asked for, by their places. For one that is not here, there was
+/// no leader who could be asked.
+#[derive(Default)]
+pub(super) struct Reasons(BTreeMap<usize, RequestError>);
+
+impl Reasons {
+    /// All parts are to be asked for again.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn take(&mut self, at: usize) -> RequestError {
+        self.0.remove(&at).unwrap_or(RequestError::NotReady)
+    }
+}
+
+/// Notes what an answer says of the parts that it was asked for. Those that certainly were not done stay without an outcome, if they may
+/// be done when they are tried again, and so do those that do no harm twice and of which nobody knows. Returns how many bytes the replies have.
 pub(super) fn take_outcomes<W>(
     parts: &mut [Part<W>],
     which: &[usize],
     answer: Result<Vec<PartOutcome>, RequestFailure>,
+    reasons: &mut Reasons,
 ) -> usize {
     let mut outcomes = match answer {
         // Refused as a whole: the other node is just starting, or does not know the table yet.
@@ -116,7 +137,10 @@ pub(super) fn take_outcomes<W>(
     for at in which {
         let part = &mut parts[*at];
         part.outcome = match outcomes.next().unwrap_or(PartOutcome::Unknown) {
-            PartOutcome::NotDone => None,
+            PartOutcome::NotDone(reason) if !reason.is_final() => {
+                reasons.0.insert(*at, reason);
+                None
+            }
             PartOutcome::Unknown if part.is_repeatable => None,
             outcome => Some(outcome),
         };
@@ -130,7 +154,7 @@ pub(super) fn take_outcomes<W>(
 /// What comes later in the pipeline must not take effect earlier: when a partition began to serve halfway, what came before that
 /// stays undone. So does a read whose answer was lost, if a write that came after it went the same way: asked again, the read could
 /// see that.
-pub(super) fn keep_order<W>(parts: &mut [Part<W>], which: &[usize]) {
+pub(super) fn keep_order<W>(parts: &mut [Part<W>], which: &[usize], reasons: &mut Reasons) {
     let is_done = |at: &usize| parts[*at].outcome.is_some();
     if which.iter().all(is_done) || !which.iter().any(is_done) {
         return;
@@ -141,7 +165,7 @@ pub(super) fn keep_order<W>(parts: &mut [Part<W>], which: &[usize]) {
         if part.outcome.is_some() {
             served.insert(part.partition);
         } else if served.contains(&part.partition) {
-            part.give_up();
+            part.give_up(reasons.take(*at));
         }
     }
 }
@@ -160,8 +184,9 @@ mod tests {
 
     fn take(parts: &mut [Part<()>], answer: Result<Vec<PartOutcome>, RequestFailure>) {
         let which: Vec<usize> = (0..parts.len()).collect();
-        take_outcomes(parts, &which, answer);
-        keep_order(parts, &which);
+        let mut reasons = Reasons::default();
+        take_outcomes(parts, &which, answer, &mut reasons);
+        keep_order(parts, &which, &mut reasons);
     }
 
     /// A leader was killed after it had done everything and before it could say so. The read that came first was asked again, and
@@ -171,15 +196,25 @@ mod tests {
         let (read, write) = (|partition| part(partition, true), |partition| part(partition, false));
         let mut parts = [read(1), read(2), write(1), read(1), read(2)];
         take(&mut parts, Err(RequestFailure::Lost));
-        assert_eq!(outcomes(&parts), [Some(PartOutcome::NotDone), None, Some(PartOutcome::Unknown), None, None]);
+        assert_eq!(outcomes(&parts), [Some(PartOutcome::NO_LEADER), None, Some(PartOutcome::Unknown), None, None]);
     }
 
     #[test]
     fn what_came_before_something_done_stays_undone() {
         let done = PartOutcome::Done(Bytes::from_static(b"1"));
         let mut parts = [part(1, true), part(1, false), part(1, true)];
-        take(&mut parts, Ok(vec![PartOutcome::NotDone, done.clone(), PartOutcome::NotDone]));
-        assert_eq!(outcomes(&parts), [Some(PartOutcome::NotDone), Some(done), None]);
+        let stops = PartOutcome::NotDone(RequestError::ShuttingDown);
+        take(&mut parts, Ok(vec![stops.clone(), done.clone(), stops.clone()]));
+        assert_eq!(outcomes(&parts), [Some(stops), Some(done), None]);
+    }
+
+    #[test]
+    fn what_would_be_refused_again_is_not_tried_again() {
+        let refusals = [RequestError::TooManyRecords { allowed: 1 }, RequestError::DiskFull, RequestError::NotReady];
+        let mut parts = [part(1, false), part(2, false), part(3, false)];
+        take(&mut parts, Ok(refusals.into_iter().map(PartOutcome::of).collect()));
+        let refused = PartOutcome::NotDone(RequestError::TooManyRecords { allowed: 1 });
+        assert_eq!(outcomes(&parts), [Some(refused), None, None]);
     }
 
     #[test]

@@ -560,5 +560,8 @@ impl Changes {
 }
 
 fn check_size(what: &'static str, limit: &'static str, actual: usize, allowed: usize) -> Result<(), RequestError> {
-    if actual > allowed { Err(RequestError::TooLarge { what, limit, actual, allowed }) } else { Ok(()) }
+    if actual <= allowed {
+        return Ok(());
+    }
+    Err(RequestError::TooLarge { what: what.into(), limit: limit.into(), actual, allowed })
 }

@@ -5,7 +5,7 @@ use crate::connection::replies::{OneReply, Replies};
 use crate::number::parse_integer;
 use crate::resp::{Protocol, reply_length};
 use smallvec::SmallVec;
-use tessera_types::Outcome;
+use tessera_types::RequestError;
 
 /// How a reply is made of those of the next parts.
 pub(in crate::connection) enum Merge {
@@ -89,12 +89,12 @@ fn error_among(replies: &[OneReply<'_>], is_write: bool) -> Option<Replies> {
     let mut out = Replies::default();
     if !is_write || replies.iter().all(OneReply::is_error) {
         // One of which it is not known whether it was done counts for all.
-        let unknown = replies.iter().find(|reply| reply.failure == Some(Outcome::Unknown));
+        let unknown = replies.iter().find(|reply| reply.failure == Some(&RequestError::Interrupted));
         out.push(*unknown.unwrap_or(error));
     } else {
         let mut mixed = format!("-ERR {OUTCOME_UNKNOWN}some of the partitions have done their part, another has not: ");
         mixed += &String::from_utf8_lossy(&error.bytes[1..]);
-        out.push(OneReply { bytes: mixed.as_bytes(), failure: Some(Outcome::Unknown) });
+        out.push(OneReply { bytes: mixed.as_bytes(), failure: Some(&RequestError::Interrupted) });
     }
     Some(out)
 }
@@ -156,29 +156,30 @@ mod tests {
     use super::*;
     use crate::commands;
 
-    fn merged(command: &[u8], replies: &[(&str, Option<Outcome>)]) -> (String, Option<Outcome>) {
+    fn merged(command: &[u8], replies: &[(&str, Option<RequestError>)]) -> (String, Option<RequestError>) {
         let mut out = Replies::default();
         let merge = Merge::of(replies.len(), commands::find(command).unwrap());
-        let replies = replies.iter().map(|(reply, failure)| OneReply { bytes: reply.as_bytes(), failure: *failure });
+        let replies =
+            replies.iter().map(|(reply, failure)| OneReply { bytes: reply.as_bytes(), failure: failure.as_ref() });
         merge.write(&mut { replies }, Protocol::Resp2, &mut out);
-        (String::from_utf8(out.bytes().to_vec()).unwrap(), out.failure_at(0))
+        (String::from_utf8(out.bytes().to_vec()).unwrap(), out.failure_at(0).cloned())
     }
 
     #[test]
     fn a_command_that_some_partitions_did_is_not_answered_as_not_done() {
         let done = |reply| (reply, None);
-        let not_done = ("-LOADING x\r\n", Some(Outcome::NotDone));
-        let unknown = ("-ERR outcome unknown: y\r\n", Some(Outcome::Unknown));
+        let not_done = || ("-LOADING x\r\n", Some(RequestError::NotReady));
+        let unknown = || ("-ERR outcome unknown: y\r\n", Some(RequestError::Interrupted));
         assert_eq!(merged(b"del", &[done(":1\r\n"), done(":2\r\n")]), (":3\r\n".into(), None));
         assert_eq!(merged(b"mset", &[done("+OK\r\n"), done("+OK\r\n")]), ("+OK\r\n".into(), None));
-        for (command, replies) in [(&b"del"[..], [not_done, not_done]), (b"exists", [done(":1\r\n"), not_done])] {
-            assert_eq!(merged(command, &replies), ("-LOADING x\r\n".into(), Some(Outcome::NotDone)));
+        for (command, replies) in [(&b"del"[..], [not_done(), not_done()]), (b"exists", [done(":1\r\n"), not_done()])] {
+            assert_eq!(merged(command, &replies), ("-LOADING x\r\n".into(), Some(RequestError::NotReady)));
         }
         for (command, reply) in [("del", ":1\r\n"), ("mset", "+OK\r\n")] {
-            let (mixed, failure) = merged(command.as_bytes(), &[done(reply), not_done]);
+            let (mixed, failure) = merged(command.as_bytes(), &[done(reply), not_done()]);
             assert!(mixed.starts_with("-ERR outcome unknown: ") && mixed.ends_with(": LOADING x\r\n"), "{mixed}");
-            assert_eq!(failure, Some(Outcome::Unknown));
-            assert_eq!(merged(command.as_bytes(), &[not_done, unknown]), (unknown.0.into(), unknown.1));
+            assert_eq!(failure, Some(RequestError::Interrupted));
+            assert_eq!(merged(command.as_bytes(), &[not_done(), unknown()]), (unknown().0.into(), unknown().1));
         }
     }
 }

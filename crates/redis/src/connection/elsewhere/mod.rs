@@ -16,7 +16,7 @@ use super::batch::{Answered, Awaited, Batch, Mode};
 use super::choices::Choices;
 use super::frame::OwnedFrame;
 use super::partitions::{self, Parts};
-use super::replies::{OneReply, Replies, ReplyList, outcome_of, reply_of, reply_of_error};
+use super::replies::{OneReply, Replies, ReplyList, outcome_of, reply_of};
 use super::scan_position::ScanPosition;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
 use crate::resp::Protocol;
@@ -25,7 +25,6 @@ pub(super) use merge::{Merge, sum};
 use part::{Commands, Part, answered, part, split_part};
 pub(crate) use request::carry_out;
 use smallvec::smallvec;
-use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +32,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tessera_face::ClientShare;
 use tessera_store::{Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
-use tessera_types::{Outcome, ReadMode, RecordKey, RequestError};
+use tessera_types::{ReadMode, RecordKey};
 
 /// What has gathered.
 #[derive(Default)]
@@ -155,7 +154,7 @@ impl Connection {
     /// A command was carried out here, and its reply begins at `began`. If its partition turned out not to be led here any
     /// more, it was not done: then it is taken to where it is led.
     pub(super) fn take_if_not_ready(&mut self, began: usize, command: &'static Command, frame: &OwnedFrame) {
-        if self.is_confined() || !self.was_not_done(began) {
+        if self.is_confined() || !self.output.is_undone_at(began) {
             return;
         }
         let Some(table) = self.session.table() else { return };
@@ -169,12 +168,7 @@ impl Connection {
         }
     }
 
-    /// Whether the command whose reply begins there was not done, because its partition is not led here.
-    pub(super) fn was_not_done(&self, began: usize) -> bool {
-        self.output.failure_at(began) == Some(Outcome::NotDone)
-    }
-
-    /// Likewise for GETs, none of which was done.
+    /// Takes GETs, none of which was done, to where their keys are led.
     pub(super) fn take_gets(&mut self, keys: impl Iterator<Item = Vec<u8>>) {
         let Some(table) = self.session.table() else { return };
         let command = crate::commands::find(b"get").expect("GET is a command");
@@ -255,7 +249,7 @@ impl Connection {
         let looks = keys.iter().map(look).collect();
         let string = |outcome: PartOutcome| match &outcome {
             PartOutcome::Done(reply) => bulk(reply).map(<[u8]>::to_vec).ok_or(outcome),
-            PartOutcome::NotDone | PartOutcome::Unknown => Err(outcome),
+            PartOutcome::NotDone(_) | PartOutcome::Unknown => Err(outcome),
         };
         self.reach(table, looks).await.into_iter().map(string).collect()
     }
@@ -327,16 +321,7 @@ impl Connection {
         if let Some(successor) = server.store.route(table, &route, &mut parts, PATIENCE).await {
             Box::pin(self.reach_successor(&successor, &mut parts)).await;
         }
-        let outcomes = parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NotDone));
-        let reason = if server.store.is_removed() { RequestError::Removed } else { table.not_serving() };
-        if reason == RequestError::NotReady {
-            return outcomes.collect();
-        }
-        let refuse = |outcome| match outcome {
-            PartOutcome::NotDone => outcome_of(reply_of_error(reason.clone())),
-            other => other,
-        };
-        outcomes.map(refuse).collect()
+        parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NO_LEADER)).collect()
     }
 
     /// The table was split: what is not done yet goes to the partitions that took the place of the old ones.
@@ -388,13 +373,13 @@ fn merge(
     out: &mut Replies,
     mut each: impl FnMut(&mut Replies),
 ) {
-    // Made only where they are needed: nearly everything is done.
-    let not_done = LazyCell::new(|| reply_of(PartOutcome::NotDone));
-    let unknown = LazyCell::new(|| reply_of(PartOutcome::Unknown));
+    // Nearly everything is done, and then there are none.
+    let failed = outcomes.iter().filter(|outcome| !matches!(outcome, PartOutcome::Done(_)));
+    let failures: Vec<Replies> = failed.cloned().map(reply_of).collect();
+    let mut next_failure = failures.iter();
     let mut replies = outcomes.iter().map(|outcome| match outcome {
         PartOutcome::Done(reply) => OneReply { bytes: reply, failure: None },
-        PartOutcome::NotDone => not_done.one(),
-        PartOutcome::Unknown => unknown.one(),
+        PartOutcome::NotDone(_) | PartOutcome::Unknown => next_failure.next().expect("one for each failure").one(),
     });
     let mut here = here.into_iter().flat_map(ReplyList::iter);
     for merge in merges {

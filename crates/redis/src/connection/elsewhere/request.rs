@@ -59,10 +59,16 @@ async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Envelope
         Some(session) => Connection::of_another_node(server, session),
         None => return Envelope::default(),
     };
-    // How many commands each part has.
-    let mut parts = Vec::new();
-    while let Some((confined, counts, pipeline)) = next_run(&mut request) {
-        parts.extend(counts);
+    // Nothing is done before all of it is read: the answer has an outcome for each part.
+    let mut runs = Vec::new();
+    while !request.is_empty() {
+        match next_run(&mut request) {
+            Some(run) => runs.push(run),
+            None => return Envelope::default(),
+        }
+    }
+    let parts: Vec<u32> = runs.iter().flat_map(|(_, counts, _)| counts).copied().collect();
+    for (confined, _, pipeline) in runs {
         connection.confined = confined;
         connection.input = pipeline.to_vec();
         if connection.process().await.is_err() {
@@ -72,8 +78,8 @@ async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Envelope
     std::mem::take(&mut connection.output).into_envelope(&parts)
 }
 
-/// To what the commands of the next run are confined, how many commands each part has, and the commands; `None` if there is no
-/// other run, or it cannot be read.
+/// To what the commands of the next run are confined, how many commands each part has, and the commands; `None` if
+/// it cannot be read.
 fn next_run(request: &mut Bytes) -> Option<(Confined, Vec<u32>, Bytes)> {
     let confined = request.try_get_u32_le().ok().filter(|partition| *partition != ANY);
     let (parts, length) = (request.try_get_u32_le().ok()?, request.try_get_u32_le().ok()?);

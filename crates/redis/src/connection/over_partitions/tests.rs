@@ -200,6 +200,29 @@ async fn with_the_setting_partition_nothing_is_locked_over_partitions() {
     assert_eq!(node.store.statistics().transactions, Default::default());
 }
 
+/// A transaction whose partitions refused their parts was once tried for ten seconds, and its client then heard that they had no leader.
+#[tokio::test]
+async fn a_refusal_says_the_same_whoever_leads_the_keys_and_however_many_they_are() {
+    let (first, second, table, here, there) = two_nodes().await;
+    let others = second.table("t").await;
+    let began = std::time::Instant::now();
+    for mut given in [connection(&first, &table), connection(&second, &others)] {
+        assert_eq!(given.given("DURABILITY hard").await, "+OK\r\n");
+        let mut replies = BTreeSet::new();
+        for command in [
+            format!("SET {here} 1"),
+            format!("SET {there} 1"),
+            format!("DEL {here} {there}"),
+            format!("MSET {there} 1 {here} 1"),
+        ] {
+            replies.insert(given.given(&command).await);
+        }
+        assert_eq!(replies.len(), 1, "{replies:?}");
+        assert!(replies.first().unwrap().starts_with("-ERR the table keeps nothing on disk"), "{replies:?}");
+    }
+    assert!(began.elapsed() < tessera_store::PATIENCE, "it took {:?}", began.elapsed());
+}
+
 /// Transfers between accounts whose sum must not change in any transaction that reads all of them.
 #[tokio::test]
 async fn no_transaction_sees_a_half_of_another() {

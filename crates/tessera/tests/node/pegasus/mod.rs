@@ -6,4 +6,4 @@ mod bad_input;
 mod clients;
 mod same_data;
 mod transcripts;
-mod wire;
+pub(crate) mod wire;

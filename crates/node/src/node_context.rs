@@ -30,7 +30,7 @@ use tessera_types::{EngineKind, NodeId, TableId};
 use tokio::sync::Notify;
 
 /// What opens tables and hands their partitions to workers.
-pub(crate) struct Host {
+pub(crate) struct NodeContext {
     pub(crate) store: Store,
     pub(crate) config: NodeConfig,
     pub(crate) directory: DataDirectory,
@@ -85,7 +85,7 @@ pub(crate) struct Host {
     pub(crate) leader_news: Arc<Notify>,
 }
 
-impl Host {
+impl NodeContext {
     /// Takes the cluster's time anew from the clocks of the nodes that the catalog names. Those that never came have none: if they
     /// counted, a majority might never be heard, and nothing would expire.
     pub(crate) fn follow_clocks(&self) {
@@ -218,7 +218,7 @@ mod tests {
             node.change(CatalogCommand::AddNode { site: Site::default(), token: None }).await;
         }
         let node = node.restart(|_| {}, |_| {});
-        node.wait_for("the time", |_| node.host.clock.is_certain().then_some(())).await;
+        node.wait_for("the time", |_| node.context.clock.is_certain().then_some(())).await;
     }
 
     /// What nobody ever started serves nothing that it may not serve.
