@@ -1,6 +1,6 @@
 //! What admin-cli of Apache Pegasus asks beside tables and their settings.
 
-use super::meta_client::Meta;
+use super::meta_client::{Meta, text};
 use super::wire::Fields;
 use crate::server::{Node, free_port};
 use std::sync::Arc;
@@ -119,4 +119,20 @@ fn a_node_tells_of_its_disk_and_of_the_replicas_on_it() {
     let all = meta.expect(name, &of(""), "ERR_OK");
     assert!(all.fields.len() > feeds.fields.len(), "the table default is there too: {all:?}");
     meta.expect(name, &of("nobody"), "ERR_OBJECT_NOT_FOUND");
+}
+
+#[test]
+fn meta_servers_have_the_ports_of_meta_servers() {
+    let data = TempDir::new().unwrap();
+    let (port, meta_port) = (free_port(), free_port());
+    let info = |settings: &[&str], port: u16| {
+        let _node = Node::start(data.path(), settings);
+        text(&Meta::at(port).expect("RPC_CM_CLUSTER_INFO", &Fields::default(), "ERR_OK"))
+    };
+    let [data_setting, meta_setting] = [format!("pegasus.port={port}"), format!("pegasus.meta_port={meta_port}")];
+    let both = info(&[&data_setting, &meta_setting], meta_port);
+    assert_eq!(both.matches(&format!("127.0.0.1:{meta_port}")).count(), 2, "all of them, and the primary one: {both}");
+    assert!(!both.contains(&format!("127.0.0.1:{port}")), "{both}");
+    let one = info(&[&data_setting], port);
+    assert_eq!(one.matches(&format!("127.0.0.1:{port}")).count(), 2, "{one}");
 }
