@@ -92,7 +92,7 @@ mod tests {
             b"POST / HTTP/1.1\r\n\r\n",
             b"GET /\r\n\r\n",
             b"GET \xff HTTP/1.1\r\n\r\n",
-            &long,
+            &long[..],
         ] {
             assert_eq!(head(other), Head::Other, "{}", other.escape_ascii());
         }
