@@ -63,8 +63,8 @@ record! {
     ControlSplitResponse { 1: error: ErrorCode, 2: hint: Option<String> }
     QuerySplitRequest { 1: table: String }
     QuerySplitResponse { 1: error: ErrorCode, 2: partitions: i32, 3: states: BTreeMap<i32, i32>, 4: hint: Option<String> }
-    /// Its first field names a node, which is the one that is asked.
-    QueryDiskRequest { 2: table: String }
+    /// The node is the one that is asked. What is raw has to be read to come to what follows.
+    QueryDiskRequest { 1: node: Address, 2: table: String }
     QueryDiskResponse { 1: error: ErrorCode, 2: capacity: i64, 3: available: i64, 4: disks: Vec<DiskInfo> }
     /// Sizes are in mebibytes, and partitions are by the number of their table.
     DiskInfo {
