@@ -15,8 +15,11 @@ use tessera_types::UnixMillis;
 /// How long requests are counted to tell how many there are in a second. Tools wait for five seconds.
 const COUNTED: Duration = Duration::from_secs(1);
 
+/// The name of a counter of something that is counted, and how often that was.
+type Rate = (&'static str, fn(Counts) -> u64);
+
 /// Counters of what the partitions that a node leads are asked in a second.
-const RATES: [(&str, fn(Counts) -> u64); 4] = [
+const RATES: [Rate; 4] = [
     ("get_qps", |counts| counts.reads),
     ("put_qps", |counts| counts.writes),
     ("recent.read.cu", |counts| counts.read_units),
