@@ -6,10 +6,11 @@ use crate::access::Access;
 use crate::calls::{self, Request};
 use crate::execute::{DataCall, DataCalls, DecodedRequest, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
+use crate::http::Head;
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::status::Failure;
-use crate::{forward, meta};
+use crate::{forward, http, meta};
 use bytes::{Buf, BytesMut};
 use std::io;
 use std::net::SocketAddr;
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     unwanted: usize,
     output: Vec<u8>,
     outbox: Arc<Outbox>,
+    /// Whether nothing comes after what is to be written out.
+    is_over: bool,
 }
 
 impl Connection {
@@ -49,7 +52,8 @@ impl Connection {
         memory: Arc<ClientShare>,
     ) -> Self {
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
-        Self { server, stream, address, access, known_users, memory, input, unwanted: 0, output, outbox }
+        let (unwanted, is_over) = (0, false);
+        Self { server, stream, address, access, known_users, memory, input, unwanted, output, outbox, is_over }
     }
 
     /// Serves until the client leaves, errs or stops reading.
@@ -71,6 +75,9 @@ impl Connection {
                 if ends {
                     return Ok(());
                 }
+            }
+            if self.is_over {
+                return Ok(());
             }
             tokio::select! {
                 bytes = self.stream.read(&mut self.input), if !ends && self.outbox.waiting() < PIPELINE => {
@@ -114,6 +121,15 @@ impl Connection {
                 self.input.advance(bytes);
                 self.write_out_much().await?;
                 continue;
+            }
+            match http::head(&self.input) {
+                Head::Target(target) if self.access.is_everything() => {
+                    self.output.extend_from_slice(&http::respond(&self.server, target));
+                    self.is_over = true;
+                    break;
+                }
+                Head::Incomplete if self.access.is_everything() => break,
+                _ => {}
             }
             match frame::take(&mut self.input, self.server.config.write_bytes) {
                 Ok(Taken::Request(frame)) => self.take_request(frame, received, &mut writes)?,

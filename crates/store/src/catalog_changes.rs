@@ -1,7 +1,7 @@
 //! Changing the catalog, from any node.
 
 use crate::catalog_answer::CatalogAnswer;
-use crate::catalog_told::takes_something_away;
+use crate::catalog_told::what_it_takes_away;
 use crate::operation::failed;
 use crate::services::number;
 use crate::store::Store;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
 use tessera_engine::ENGINES;
 use tessera_transport::RequestFailure;
-use tessera_types::{NodeId, RequestError, TableId, TableSettings};
+use tessera_types::{NodeId, RequestError, TableId, TableSettings, UnixMillis};
 
 /// How long is waited for the partitions of a new table.
 const CREATED_SERVES: Duration = Duration::from_secs(10);
@@ -125,9 +125,12 @@ impl Store {
             Ok(changed) => changed,
             Err(error) => return Ok(Err(error)),
         };
-        let behind = if takes_something_away(&command) { self.tell_others().await } else { Vec::new() };
+        let Some(change) = what_it_takes_away(&command) else { return Ok(Ok((changed, Vec::new()))) };
+        let behind = self.tell_others().await;
         if !behind.is_empty() {
-            tracing::warn!(?command, ?behind, "nodes have not said that they know this change of the catalog");
+            let nodes: Vec<String> = behind.iter().map(ToString::to_string).collect();
+            let nodes = nodes.join(", ");
+            tracing::warn!(change, nodes, "nodes have not said that they know a change of the catalog");
         }
         Ok(Ok((changed, behind)))
     }
@@ -203,6 +206,9 @@ impl Store {
     ) -> Result<Result<Changed, CatalogError>, RequestError> {
         if let CatalogCommand::Create { absent, .. } | CatalogCommand::Split { absent, .. } = &mut command {
             *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
+        }
+        if let CatalogCommand::Create { settings, .. } = &mut command {
+            settings.created_at = Some(UnixMillis::now());
         }
         if let CatalogCommand::Create { schema, .. } = &command
             && !ENGINES.contains(&schema.engine)

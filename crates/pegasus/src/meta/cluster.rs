@@ -1,9 +1,10 @@
 //! What there is to know about the cluster.
 
 use super::messages::{ClusterInfoResponse, LevelRequest, LevelResponse, ListNodesResponse, NodeInfo, RemoteCommand};
+use super::perf_counters;
 use super::routing::address;
 use crate::server::PegasusServer;
-use crate::wire::ErrorCode;
+use crate::wire::{Address, ErrorCode};
 use std::collections::BTreeMap;
 use tessera_types::NodeId;
 
@@ -23,18 +24,21 @@ pub(super) fn nodes(server: &PegasusServer, status: i32) -> ListNodesResponse {
         address: address(&catalog, id),
     };
     let nodes = catalog.nodes().map(|entry| node(entry.id));
+    // A node without a port for these clients is none of theirs.
+    let nodes = nodes.filter(|node| node.address != Address::default());
     let nodes = nodes.filter(|node| status == ANY || node.status == status).collect();
     ListNodesResponse { error: ErrorCode("ERR_OK".into()), nodes }
 }
 
 pub(super) fn info(server: &PegasusServer) -> ClusterInfoResponse {
     let catalog = server.store.catalog();
-    let meta_servers: Vec<&str> = catalog.nodes().map(|node| node.site.pegasus.as_str()).collect();
+    let addresses = catalog.nodes().map(|node| node.site.pegasus_meta());
+    let meta_servers: Vec<&str> = addresses.filter(|address| !address.is_empty()).collect();
     let primary = server.store.catalog_leader().and_then(|leader| catalog.node(leader));
     let (primaries, all) = replicas_by_node(server);
     let pairs = [
         ("meta_servers", meta_servers.join(",")),
-        ("primary_meta_server", primary.map(|node| node.site.pegasus.clone()).unwrap_or_default()),
+        ("primary_meta_server", primary.map(|node| node.site.pegasus_meta().into()).unwrap_or_default()),
         ("zookeeper_hosts", String::new()),
         ("zookeeper_root", String::new()),
         ("meta_function_level", "lively".into()),
@@ -78,16 +82,19 @@ pub(super) fn level(request: &LevelRequest) -> LevelResponse {
     LevelResponse { error: ErrorCode(error.into()), level: LIVELY }
 }
 
+const COMMANDS: [&str; 4] = ["help", "server-info", "server-stat", "perf-counters-by-substr"];
+
 /// What Pegasus' tools ask a server in words.
-pub(super) fn remote_command(server: &PegasusServer, command: &RemoteCommand) -> String {
+pub(super) async fn remote_command(server: &PegasusServer, command: RemoteCommand) -> String {
     match command.name.as_str() {
-        "help" => "help | server-info | server-stat".into(),
+        "help" => COMMANDS.join(" | "),
+        "perf-counters-by-substr" => perf_counters::by_part_of_name(server, command.arguments).await,
         "server-info" => format!("Tessera {}, node {}", env!("CARGO_PKG_VERSION"), server.store.node()),
         "server-stat" => {
             let (requests, forwarded) = server.request_counts();
             let connections = server.connection_count();
             format!("connections={connections}, requests={requests}, forwarded={forwarded}")
         }
-        name => format!("unknown command '{name}'; known: help, server-info, server-stat"),
+        name => format!("unknown command '{name}'; known: {}", COMMANDS.join(", ")),
     }
 }

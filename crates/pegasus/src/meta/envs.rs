@@ -2,10 +2,10 @@
 //! kept beside them.
 
 use super::messages::{PlainResponse, UpdateEnvsRequest};
-use super::{outcome, rules};
+use super::{kept_envs, outcome, rules};
 use crate::server::PegasusServer;
-use crate::slow_log;
 use crate::wire::ErrorCode;
+use crate::{execute, slow_log};
 use std::collections::BTreeMap;
 use tessera_store::AlterError;
 use tessera_types::{Admission, Denial, Rate, TableSettings, UnixMillis, UsageScenario};
@@ -26,11 +26,13 @@ const DENY: &str = "replica.deny_client_request";
 /// For people; nothing acts on it.
 const BUSINESS_INFO: &str = "business.info";
 
-const SUPPORTED: [&str; 12] = [
+/// Those that have an effect.
+const SUPPORTED: [&str; 14] = [
     DEFAULT_TTL,
     USAGE_SCENARIO,
     COMPACT_ONCE,
     COMPACT_DAILY,
+    TableSettings::COMPACTION_DISABLED,
     RULES,
     WRITES,
     WRITE_BYTES,
@@ -38,6 +40,7 @@ const SUPPORTED: [&str; 12] = [
     READ_BYTES,
     DENY,
     slow_log::THRESHOLD,
+    execute::VALIDATE_HASH,
     BUSINESS_INFO,
 ];
 
@@ -132,9 +135,20 @@ pub(super) fn set(
                 }
                 settings.app_envs.insert(name, value);
             }
-            name => match rate(settings, name) {
-                Some(rate) => *rate = value.parse()?,
-                None => return Err(format!("app env '{name}' is not supported; supported: {}", SUPPORTED.join(", "))),
+            TableSettings::COMPACTION_DISABLED | execute::VALIDATE_HASH => {
+                kept_envs::bool(&name, &value)?;
+                settings.app_envs.insert(name, value);
+            }
+            _ => match (rate(settings, &name), kept_envs::check(&name, &value)) {
+                (Some(rate), _) => *rate = value.parse()?,
+                (None, Some(checked)) => {
+                    checked?;
+                    settings.app_envs.insert(name, value);
+                }
+                (None, None) => {
+                    let supported: Vec<&str> = SUPPORTED.into_iter().chain(kept_envs::names()).collect();
+                    return Err(format!("app env '{name}' is not supported; supported: {}", supported.join(", ")));
+                }
             },
         }
     }
@@ -181,12 +195,19 @@ fn apply(request: &UpdateEnvsRequest, settings: &mut TableSettings) -> Result<()
 
 pub(super) async fn update(server: &PegasusServer, request: UpdateEnvsRequest) -> PlainResponse {
     let (error, hint) = match server.store.alter_table(&request.table, |settings| apply(&request, settings)).await {
-        Ok(()) => (outcome::OK, String::new()),
+        Ok(()) => (outcome::OK, hint(&request)),
         Err(AlterError::Change(hint)) => ("ERR_INVALID_PARAMETERS", hint),
         Err(AlterError::Catalog(error)) => outcome::refused(&error),
         Err(AlterError::Request(error)) => outcome::failed(&error),
     };
     PlainResponse { error: ErrorCode(error.into()), hint }
+}
+
+/// What there is to say about an update that was made.
+fn hint(request: &UpdateEnvsRequest) -> String {
+    let without_effect = request.keys.iter().filter(|name| request.operation == SET && kept_envs::is_one(name));
+    let names: Vec<&str> = without_effect.map(String::as_str).collect();
+    if names.is_empty() { String::new() } else { format!("{}{}", kept_envs::HINT, names.join(", ")) }
 }
 
 #[cfg(test)]
@@ -210,6 +231,8 @@ mod tests {
                 r#"{"ops":[{"type":"COT_DELETE","params":"","rules":[{"type":"FRT_TTL_RANGE","params":"{\"start_ttl\":1,\"stop_ttl\":2}"}]}]}"#,
             ),
             (slow_log::THRESHOLD, "50"),
+            (TableSettings::COMPACTION_DISABLED, "true"),
+            ("rocksdb.write_buffer_size", "67108864"),
         ];
         let envs: BTreeMap<String, String> = envs.map(|(name, value)| (name.into(), value.into())).into();
         set(&mut settings, envs.clone()).unwrap();
@@ -223,6 +246,9 @@ mod tests {
             ("no.such", "1"),
             (COMPACT_DAILY, "25:00"),
             (RULES, "x"),
+            (TableSettings::COMPACTION_DISABLED, "yes"),
+            (execute::VALIDATE_HASH, "1"),
+            ("rocksdb.write_buffer_size", "1"),
         ] {
             assert!(set(&mut settings, [(name.into(), value.into())]).is_err(), "{name}={value}");
         }

@@ -2,14 +2,20 @@
 
 mod cluster;
 mod compaction;
+mod create;
+mod disk;
 mod envs;
 mod hot_keys;
+mod kept_envs;
 mod messages;
 mod outcome;
+mod perf_counters;
+pub(crate) mod replicas_here;
 mod routing;
 mod rules;
 mod split;
 mod tables;
+mod unsupported;
 
 use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
 use crate::server::PegasusServer;
@@ -45,7 +51,7 @@ async fn dispatch(
         }
         "RPC_CM_CREATE_APP" => {
             let request: CreateRequest = read_argument(message)?;
-            let (error, table) = tables::create(server, request).await;
+            let (error, table) = create::create(server, request).await;
             write_reply(out, call, &CreateResponse { error: ErrorCode(error.into()), table });
         }
         "RPC_CM_DROP_APP" => {
@@ -85,10 +91,13 @@ async fn dispatch(
             write_reply(out, call, &split::control(server, read_argument(message)?).await);
         }
         "RPC_CM_QUERY_PARTITION_SPLIT" => {
-            write_reply(out, call, &split::query(server, &read_argument(message)?));
+            write_reply(out, call, &split::query(server, &read_argument(message)?).await);
         }
         "RPC_DETECT_HOTKEY" => {
             write_reply(out, call, &hot_keys::detect(server, &read_argument(message)?));
+        }
+        "RPC_QUERY_DISK_INFO" => {
+            write_reply(out, call, &disk::query(server, read_argument(message)?).await);
         }
         "RPC_CM_LIST_NODES" => {
             let request: ListNodesRequest = read_argument(message)?;
@@ -101,9 +110,9 @@ async fn dispatch(
             write_reply(out, call, &cluster::level(&read_argument(message)?));
         }
         "RPC_CLI_CLI_CALL" => {
-            write_reply(out, call, &cluster::remote_command(server, &read_argument(message)?));
+            write_reply(out, call, &cluster::remote_command(server, read_argument(message)?).await);
         }
-        _ => return Ok(false),
+        _ => return Ok(unsupported::answer(call, out)),
     }
     Ok(true)
 }

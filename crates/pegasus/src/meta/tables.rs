@@ -1,70 +1,28 @@
-//! Creating, dropping, recalling, renaming and listing tables, and what is done to a whole one.
+//! Dropping, recalling, renaming and listing tables, and what is done to a whole one.
 
+use super::create::replicas;
 use super::envs;
 use super::messages::{
-    CreateRequest, DropRequest, ListTablesResponse, PlainResponse, RecallRequest, RecallResponse, RenameRequest,
-    ReplicaCountRequest, ReplicaCountResponse, TableInfo,
+    DropRequest, ListTablesResponse, PlainResponse, RecallRequest, RecallResponse, RenameRequest, ReplicaCountRequest,
+    ReplicaCountResponse, TableInfo,
 };
-use super::outcome::{OK, change, plain};
+use super::outcome::{OK, Refusal, change, plain};
 use super::routing::id;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use tessera_cluster::{CatalogCommand, Changed, TableEntry, TableState};
-use tessera_types::{Model, Partitioner, TableNumber, TableSchema, TableSettings, UnixMillis};
+use tessera_types::{Partitioner, TableNumber, UnixMillis};
 
 /// States of a table.
 pub(super) const ANY: i32 = 0;
 pub(super) const AVAILABLE: i32 = 1;
 const DROPPED: i32 = 6;
 
-/// Creates a table and returns the name of an error and the table's number. What Pegasus has no word for can be asked as app
-/// envs: `tessera.engine` and `tessera.durability`.
-pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&'static str, i32) {
-    let CreateRequest { table: name, options } = request;
-    let exists = |server: &PegasusServer| server.store.table_named(&name).map(|table| id(table.number().0));
-    if let (Some(id), true) = (exists(server), options.success_if_exists) {
-        return (OK, id);
-    }
-    let mut wanted = options.envs;
-    let engine = wanted.remove("tessera.engine").map_or(Ok(tessera_engine::DEFAULT_ENGINE), |engine| engine.parse());
-    let Ok(engine) = engine else { return ("ERR_INVALID_PARAMETERS", 0) };
-    let durability = wanted.remove("tessera.durability");
-    let durability = durability.map_or(Ok(TableSchema::default_durability(engine)), |durability| durability.parse());
-    let replicas = if options.replicas > 0 { options.replicas } else { i32::from(TableSchema::DEFAULT_REPLICAS) };
-    let (Ok(durability), Ok(partitions), Ok(replicas)) =
-        (durability, u32::try_from(options.partitions), u8::try_from(replicas))
-    else {
-        return ("ERR_INVALID_PARAMETERS", 0);
-    };
-    let mut settings = TableSettings::default();
-    if envs::set(&mut settings, wanted).is_err() {
-        return ("ERR_INVALID_PARAMETERS", 0);
-    }
-    let schema = TableSchema {
-        engine,
-        partitions,
-        partitioner: Partitioner::Crc64,
-        model: Model::Kv,
-        primary_key: None,
-        durability,
-        replicas,
-    };
-    match change(server, CatalogCommand::Create { name: name.clone(), schema, settings, absent: Default::default() })
-        .await
-    {
-        Ok(Changed::Table(table)) => (OK, id(table.0)),
-        Ok(_) => ("ERR_UNKNOWN", 0),
-        Err(("ERR_APP_EXIST", _)) if options.success_if_exists => (OK, exists(server).unwrap_or_default()),
-        Err((error, hint)) => {
-            tracing::info!(table = name, hint, "a table could not be created");
-            (error, 0)
-        }
-    }
-}
-
 pub(super) async fn drop(server: &PegasusServer, request: DropRequest) -> PlainResponse {
     let reserved = request.options.reserve_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    // As in Pegasus, none stands for the cluster's own time.
     let purge_at = reserved
+        .filter(|seconds| *seconds > 0)
         .and_then(|seconds| UnixMillis::now().checked_add_millis(seconds.saturating_mul(1_000)))
         .unwrap_or_else(|| server.store.purge_time());
     let outcome = change(server, CatalogCommand::Drop { name: request.table, purge_at }).await;
@@ -85,12 +43,27 @@ pub(super) async fn recall(server: &PegasusServer, request: RecallRequest) -> Re
             let entry = if let Changed::Table(table) = changed { catalog.get(table) } else { None };
             RecallResponse { error: ErrorCode(OK.into()), info: entry.and_then(info).unwrap_or_default() }
         }
-        Err((error, _)) => RecallResponse { error: ErrorCode(error.into()), info: TableInfo::default() },
+        Err(("ERR_APP_NOT_EXIST", _))
+            if server.store.find_table(|store| store.table_numbered(number)).await.is_some() =>
+        {
+            // It was not dropped.
+            RecallResponse { error: ErrorCode("ERR_APP_EXIST".into()), info: TableInfo::default() }
+        }
+        Err(refusal) => {
+            let (error, _) = of_another_table(refusal);
+            RecallResponse { error: ErrorCode(error.into()), info: TableInfo::default() }
+        }
     }
 }
 
+/// Why a table cannot have a name that another one has.
+fn of_another_table((error, hint): Refusal) -> Refusal {
+    (if error == "ERR_APP_EXIST" { "ERR_INVALID_PARAMETERS" } else { error }, hint)
+}
+
 pub(super) async fn rename(server: &PegasusServer, request: RenameRequest) -> PlainResponse {
-    plain(change(server, CatalogCommand::Rename { name: request.old_name, to: request.new_name }).await)
+    let command = CatalogCommand::Rename { name: request.old_name, to: request.new_name };
+    plain(change(server, command).await.map_err(of_another_table))
 }
 
 pub(super) fn list(server: &PegasusServer, status: i32) -> ListTablesResponse {
@@ -98,10 +71,17 @@ pub(super) fn list(server: &PegasusServer, status: i32) -> ListTablesResponse {
         .store
         .catalog()
         .tables()
+        // Clients ask next where the partitions of each are, and take no error for an answer.
+        .filter(|entry| entry.schema.partitioner == Partitioner::Crc64)
         .filter_map(info)
         .filter(|info| status == ANY || info.status == status)
         .collect();
     ListTablesResponse { error: ErrorCode(OK.into()), tables }
+}
+
+/// Seconds since 1970.
+fn seconds(time: UnixMillis) -> i64 {
+    i64::try_from(time.get() / 1_000).unwrap_or(i64::MAX)
 }
 
 /// What clients are to know of a table, if anything.
@@ -109,7 +89,7 @@ fn info(entry: &TableEntry) -> Option<TableInfo> {
     let (status, expire_second) = match entry.state {
         TableState::Growing => return None,
         TableState::Active => (AVAILABLE, 0),
-        TableState::Dropped { purge_at } => (DROPPED, i64::try_from(purge_at.get() / 1_000).unwrap_or(i64::MAX)),
+        TableState::Dropped { purge_at } => (DROPPED, seconds(purge_at)),
     };
     let partitions = id(entry.schema.partitions);
     Some(TableInfo {
@@ -122,7 +102,7 @@ fn info(entry: &TableEntry) -> Option<TableInfo> {
         is_stateful: true,
         replicas: i32::from(entry.schema.replicas),
         expire_second,
-        create_second: 0,
+        create_second: entry.settings.created_at.map_or(0, seconds),
         drop_second: 0,
         is_duplicating: None,
         first_partitions: partitions,
@@ -147,8 +127,9 @@ pub(super) fn replica_count(server: &PegasusServer, name: &str) -> ReplicaCountR
 
 pub(super) async fn set_replica_count(server: &PegasusServer, request: ReplicaCountRequest) -> ReplicaCountResponse {
     let before = replica_count(server, &request.table);
-    let Ok(replicas) = u8::try_from(request.replicas) else {
-        return ReplicaCountResponse { error: ErrorCode("ERR_INVALID_PARAMETERS".into()), ..before };
+    let replicas = match replicas(server, request.replicas) {
+        Ok(replicas) => replicas,
+        Err(hint) => return ReplicaCountResponse { error: ErrorCode("ERR_INVALID_PARAMETERS".into()), hint, ..before },
     };
     match change(server, CatalogCommand::SetReplicas { name: request.table, replicas }).await {
         Ok(_) => before,

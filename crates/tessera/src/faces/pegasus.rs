@@ -20,7 +20,9 @@ struct Pegasus {
 pub(super) fn open(config: &Config, workers: usize, site: &mut Site) -> Result<Opened, ExitError> {
     let addresses = addresses(config)?;
     let listeners = SharedListeners::listen(&addresses, workers)?;
-    site.pegasus = addresses.first().map(|address| advertised(config, *address)).unwrap_or_default();
+    let site_of = |address: Option<&SocketAddr>| address.map(|it| advertised(config, *it)).unwrap_or_default();
+    site.pegasus = site_of(addresses.first());
+    site.pegasus_meta = site_of(addresses.last());
     Ok(Box::new(move |foundation| {
         let store = foundation.store.clone();
         let server = PegasusServer::start(store.clone(), pegasus_config(foundation));
@@ -45,6 +47,7 @@ fn pegasus_config(foundation: &Foundation<'_>) -> PegasusConfig {
         client_memory: foundation.client_memory.clone(),
         write_bytes: config.limits.write_bytes,
         address: foundation.site.pegasus.clone(),
+        data_directory: config.data_dir.clone(),
         open_to: openings(config),
     }
 }
