@@ -12,7 +12,8 @@ use crate::monitor;
 use crate::respond::Class;
 use crate::route;
 use crate::sessions::Sessions;
-use crate::shared::{ReqlConfig, Shared};
+use crate::shared::{ReqlConfig, Shared, readers};
+use crate::turn::Turns;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,7 +58,9 @@ impl ReqlServer {
     ) -> std::io::Result<Self> {
         let scanners = std::thread::available_parallelism().map_or(LEAST_SCANNERS, usize::from).max(LEAST_SCANNERS);
         let runtime = Builder::new_current_thread()
-            .max_blocking_threads(config.query_threads + scanners + TELLERS)
+            .max_blocking_threads(
+                Turns::threads(config.query_threads) + readers(&config, scanners) + scanners + TELLERS,
+            )
             .thread_name("reql-query")
             .enable_all()
             .build()?;
@@ -89,9 +92,7 @@ impl ReqlServer {
     /// Carries out no more queries, ends those that run, and waits for a moment until they have. They are told why.
     pub async fn stop(&self) {
         self.shared.stop();
-        let all = u32::try_from(self.shared.config.query_threads).unwrap_or(u32::MAX);
-        let ended = self.shared.turns.acquire_many(all);
-        let _ = tokio::time::timeout(LAST_QUERIES, ended).await;
+        let _ = tokio::time::timeout(LAST_QUERIES, self.shared.turns.ended()).await;
     }
 
     /// Connections for clients that come through HTTP.
@@ -122,6 +123,11 @@ impl ReqlStatistics {
     /// Queries so far, without requests for more rows of a stream.
     pub fn query_count(&self) -> u64 {
         self.shared.counts.queries.load(Ordering::Relaxed)
+    }
+
+    /// Queries that are under way now: those that compute, wait for something, or were interrupted.
+    pub fn queries_under_way(&self) -> usize {
+        self.shared.turns.under_way()
     }
 
     /// What the workers for `r.js` have done so far.

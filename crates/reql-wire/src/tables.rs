@@ -5,6 +5,7 @@ use crate::identity::{full_name, table_id};
 use crate::partition;
 use crate::route::{Place, reach};
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::work::{Reply, Work};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -14,12 +15,13 @@ use tessera_reql::{Error, ErrorKind, ReadMode as Reads, Result, TableInfo};
 use tessera_store::{Leader, Table};
 use tessera_types::{Model, Outcome, ReadMode, RequestError};
 
-/// The tables of documents of a cluster.
-pub(crate) struct Tables(pub(crate) Arc<Shared>);
+/// The tables of documents of a cluster, for a query.
+#[derive(Clone)]
+pub(crate) struct Tables(pub(crate) Arc<Shared>, pub(crate) Arc<Turn>);
 
 impl Tables {
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        self.0.runtime.block_on(future)
+        self.1.wait(future)
     }
 
     /// The table of this full name, if there is one, and it is one of documents.

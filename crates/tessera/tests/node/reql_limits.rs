@@ -1,7 +1,7 @@
 //! What clients of the ReQL port may cost a node: many connections, long queries, streams that nobody reads on.
 
 use crate::connections::{raise_file_limit, resident_bytes};
-use crate::reql::{Client, PATIENCE, create, insert, table};
+use crate::reql::{Client, PATIENCE, create, insert, metric, table};
 use crate::server::{Node, free_port, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
@@ -94,31 +94,66 @@ fn long_queries_and_streams_that_nobody_reads_on_are_bounded_and_harm_nobody() {
     assert_eq!(readers[3].receive().0, 7);
 }
 
+/// A function that takes long for each number, of so many.
+fn count(numbers: u64) -> Value {
+    let increment = json!([69, [[2, [1]], [24, [[10, [1]], 1]]]]);
+    json!([43, [[38, [[173, [numbers]], increment]]]])
+}
+
+/// A count that nobody sees the end of.
+fn endless() -> Value {
+    count(1_000_000_000_000)
+}
+
+fn under_way(node: &Node, count: f64) {
+    let what = format!("{count} queries are under way");
+    wait_for(&what, PATIENCE, || (metric(node, "tessera_reql_queries{}") == count).then_some(()));
+}
+
 /// Whoever spoke V0_3 was not listened to while a query ran, so it was not noticed that they had left: the query went on.
 #[test]
 fn a_query_ends_when_its_client_leaves() {
     let (data, port) = (tempfile::tempdir().unwrap(), free_port());
-    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1"]);
-    let increment = json!([69, [[2, [1]], [24, [[10, [1]], 1]]]]);
-    let count = |numbers: u64| json!([1, [43, [[38, [[173, [numbers]], increment]]]], {}]).to_string();
+    let node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1"]);
     for version in VERSIONS {
         let mut leaves = Client::on(connect(port, version));
-        leaves.send(1, &count(10_000_000_000));
-        let waits = connect(port, version);
-        let mut asks = Client::on(waits.try_clone().unwrap());
-        let mut token = 0;
-        wait_for("the only thread for queries is taken", PATIENCE, || {
-            token += 1;
-            asks.send(token, &count(10));
-            waits.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-            let is_answered = waits.peek(&mut [0]).is_ok();
-            waits.set_read_timeout(Some(PATIENCE)).unwrap();
-            if is_answered {
-                asks.receive();
-            }
-            (!is_answered).then_some(())
-        });
+        leaves.send(1, &json!([1, endless(), {}]).to_string());
+        under_way(&node, 1.0);
         drop(leaves);
-        assert_eq!(asks.receive(), (token, json!({"t": 1, "r": [10], "n": []})), "version {version:x}");
+        under_way(&node, 0.0);
+    }
+}
+
+/// Each of them kept one of the threads for queries, and when these were taken nobody was answered.
+#[test]
+fn queries_that_wait_or_never_end_keep_nobody_from_being_answered() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=2"]);
+    let mut client = Client::to(port);
+    assert_eq!(client.ask(&create("t"))["tables_created"], 1);
+    assert_eq!(client.ask(&insert("t", &[json!({"id": 1}), json!({"id": 2})]))["inserted"], 2);
+    // An index whose function never ends is never built.
+    assert_eq!(client.ask(&create("slow"))["tables_created"], 1);
+    assert_eq!(client.ask(&insert("slow", &[json!({"id": 1})]))["inserted"], 1);
+    let never = json!([69, [[2, [2]], endless()]]);
+    assert_eq!(client.ask(&json!([75, [table("slow"), "never", never]]))["created"], 1);
+    let wait_for_index = json!([140, [table("slow"), "never"]]);
+    for endless in [wait_for_index, endless()] {
+        let others: Vec<Client> = (0..8).map(|_| Client::to(port)).collect();
+        let mut under_way_now: Vec<_> = others.into_iter().map(|other| other.run_in_background(&endless)).collect();
+        under_way(&node, 8.0);
+        for id in 3..6 {
+            assert!(client.ask(&json!([103, []]))["epoch_time"].is_number());
+            let two = [json!({"id": 2 * id}), json!({"id": 2 * id + 1})];
+            assert_eq!(client.ask(&json!([54, [[78, [table("t"), 2 * id, 2 * id + 1]]]]))["errors"], 0);
+            assert_eq!(client.ask(&insert("t", &two))["inserted"], 2);
+        }
+        assert_eq!(client.ask(&json!([43, [table("t")]])), 8);
+        let jobs = json!([39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]);
+        assert!(client.ask(&jobs).as_array().unwrap().len() >= 8);
+        for query in &mut under_way_now {
+            query.stop();
+        }
+        under_way(&node, 0.0);
     }
 }
