@@ -26,8 +26,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-/// Queries of one connection that run or have an open stream.
+/// Queries of one connection that run; more are not read until one of them has ended.
 const MAX_QUERIES: usize = 1024;
+/// Streams of one connection that are open and wait, for their client or for changes.
+const MAX_STREAMS: usize = 1024;
 /// Answers that wait for the client to read them; queries wait beyond.
 const ANSWERS: usize = 16;
 /// Queries of a client that has them answered in their order which are read before it is their turn.
@@ -287,11 +289,15 @@ impl Connection {
             }
         }
         self.close_idle();
+        let running = self.begin().await;
         let turn = self.shared.turns.turn();
         if let Err(refusal) = self.enter(token, &query, &turn) {
-            return self.answer(token, refusal).await;
+            // Whoever waits for no answer would take it for that of another query.
+            return match is_noreply {
+                true => self.shared.counts.note(&refusal),
+                false => self.answer(token, refusal).await,
+            };
         }
-        let running = self.begin().await;
         let (shared, queries) = (self.shared.clone(), self.queries.clone());
         let asked = if is_short { Asked::of(&self.shared, &self.asker, &query) } else { None };
         let asker = self.asker.clone();
@@ -308,12 +314,14 @@ impl Connection {
         if let Some(refusal) = self.shared.refusal() {
             return Err(respond::failure(&refusal));
         }
+        // Those that run are counted for themselves, this one among them.
+        let others = self.queries.running.lock().len().saturating_sub(1);
         let mut open = self.queries.open.lock();
         if open.contains_key(&token) {
             return Err(respond::client_error(format!("ERROR: duplicate token {token}")));
         }
-        if open.len() >= MAX_QUERIES {
-            let message = format!("This connection has {MAX_QUERIES} open queries and streams, which is the limit.");
+        if open.len().saturating_sub(others) >= MAX_STREAMS && !query.flag("noreply") {
+            let message = format!("This connection has {MAX_STREAMS} open streams, which is the limit.");
             return Err(respond::client_error(message));
         }
         let now = Instant::now();
@@ -426,6 +434,9 @@ impl Connection {
             if is_answered {
                 kept.change(reply.text.capacity());
                 let _ = answers.send(Outgoing { token, text: reply.text, _kept: kept }).await;
+            } else {
+                // Nobody will ask for the rest of a stream.
+                queries.open.lock().remove(&token);
             }
             drop(running);
         })

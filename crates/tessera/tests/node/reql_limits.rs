@@ -157,3 +157,34 @@ fn queries_that_wait_or_never_end_keep_nobody_from_being_answered() {
         under_way(&node, 0.0);
     }
 }
+
+/// The 1,025th query under way was refused, so that its write was lost, and its client, which waits for no answer, got one.
+#[test]
+fn no_write_is_lost_however_many_are_under_way_and_nobody_waits_for() {
+    const WRITES: u64 = 1_100;
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1"]);
+    let mut other = Client::to(port);
+    assert_eq!(other.ask(&create("t"))["tables_created"], 1);
+    let mut client = Client::to(port);
+    // As many as may be under way of one connection, so that what follows waits.
+    for token in 0..4 {
+        client.send(token, &json!([1, endless(), {"noreply": true}]).to_string());
+    }
+    // A token that is taken is refused, and nobody is told.
+    client.send(3, &json!([1, insert("t", &[json!({"id": "refused"})]), {"noreply": true}]).to_string());
+    let options = json!({"noreply": true, "durability": "soft"});
+    for id in 0..WRITES {
+        let token = i64::try_from(10 + id).unwrap();
+        client.send(token, &json!([1, insert("t", &[json!({"id": id})]), options]).to_string());
+    }
+    client.send(5_000, "[4]");
+    let jobs = json!([39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]);
+    // Those that run, and the query that asks.
+    wait_for("as many run as may", PATIENCE, || (other.ask(&jobs).as_array().unwrap().len() == 1_025).then_some(()));
+    let is_count = json!([97, [[170, [[170, [[10, [7]], "info"]], "query"]], "^r\\.range"]]);
+    let ended = other.ask(&json!([54, [[39, [jobs, [69, [[2, [7]], is_count]]]]]]));
+    assert_eq!(ended["deleted"], 4, "{ended}");
+    assert_eq!(client.receive(), (5_000, json!({"t": 4, "r": []})));
+    assert_eq!(other.ask(&json!([43, [table("t")]])), WRITES);
+}
