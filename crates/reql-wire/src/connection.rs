@@ -10,7 +10,6 @@ use crate::outgoing::{Outgoing, write};
 use crate::point::{self, Asked};
 use crate::queries::{Ending, Open, Queries, Running, Work, batch, batch_or_nothing, run, something_new};
 use crate::respond::{self, Reply};
-use crate::rows::Rows;
 use crate::shared::Shared;
 use crate::turn::Turn;
 use std::io;
@@ -288,7 +287,6 @@ impl Connection {
                 return;
             }
         }
-        self.close_idle();
         let running = self.begin().await;
         let turn = self.shared.turns.turn();
         if let Err(refusal) = self.enter(token, &query, &turn) {
@@ -300,8 +298,8 @@ impl Connection {
         }
         let (shared, queries) = (self.shared.clone(), self.queries.clone());
         let asked = if is_short { Asked::of(&self.shared, &self.asker, &query) } else { None };
-        let asker = self.asker.clone();
-        let work = move || run(&shared, asker, &queries, token, query);
+        let (asker, held) = (self.asker.clone(), self.held.clone());
+        let work = move || run(&shared, asker, held, &queries, token, query);
         let task = self.spawn(token, turn, running, kept, !is_noreply, asked, work);
         self.wait_for_turn(task).await;
     }
@@ -467,14 +465,6 @@ impl Connection {
             false => respond::client_error(format!("Token {token} not in stream cache.")),
         };
         self.answer(token, reply).await;
-    }
-
-    /// Closes streams that nobody has asked for more for too long. Feeds stay open: a client may take long for what it got last.
-    fn close_idle(&self) {
-        let timeout = self.shared.config.cursor_timeout;
-        let is_feed = |query: &Open| query.rows.as_ref().is_some_and(Rows::is_feed);
-        let mut open = self.queries.open.lock();
-        open.retain(|_, query| query.is_running || is_feed(query) || query.used.elapsed() < timeout);
     }
 }
 

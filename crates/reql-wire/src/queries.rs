@@ -3,6 +3,7 @@
 
 use crate::clients::Client;
 use crate::logins::Asker;
+use crate::memory::Held;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::{Batch, Rows};
 use crate::shared::Shared;
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
 use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, QueryJob, Stage, Stop, Wait};
 use tokio::sync::{Notify, Semaphore};
@@ -93,6 +94,17 @@ impl Queries {
 }
 
 impl Client for Queries {
+    fn close_idle(&self, timeout: Duration) {
+        let is_feed = |query: &Open| query.rows.as_ref().is_some_and(Rows::is_feed);
+        // Whoever waits for this lock need not wait for what a stream lets go of.
+        let closed: Vec<Open> = {
+            let mut open = self.open.lock();
+            let is_idle = |query: &Open| !query.is_running && !is_feed(query) && query.used.elapsed() >= timeout;
+            open.extract_if(.., |_, query| is_idle(query)).map(|(_, query)| query).collect()
+        };
+        drop(closed);
+    }
+
     fn is_active(&self) -> bool {
         self.open.lock().values().any(|query| query.is_running)
     }
@@ -178,7 +190,14 @@ pub(crate) async fn something_new(shared: &Shared, queries: &Queries, token: i64
 }
 
 /// Runs a query to its first answer.
-pub(crate) fn run(shared: &Arc<Shared>, asker: Arc<Asker>, queries: &Queries, token: i64, query: Query) -> Work {
+pub(crate) fn run(
+    shared: &Arc<Shared>,
+    asker: Arc<Asker>,
+    held: Arc<Held>,
+    queries: &Queries,
+    token: i64,
+    query: Query,
+) -> Work {
     let has_profile = query.flag("profile");
     let found =
         queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.turn.clone(), query.woken.clone()));
@@ -190,12 +209,12 @@ pub(crate) fn run(shared: &Arc<Shared>, asker: Arc<Asker>, queries: &Queries, to
         queries.open.lock().remove(&token);
         return Work::Reply(respond::failure(&refusal));
     }
-    let source = Arc::new(Tables(shared.clone(), turn.clone()));
+    let source = Arc::new(Tables(shared.clone(), turn.clone(), held.clone()));
     let pace = Arc::new(Pace { shared: shared.clone(), stop, turn, woken });
     let text = match query.prepare(now()).and_then(|prepared| prepared.run_for(asker, source, pace)) {
         Ok(Answer::Cursor(cursor)) => {
             // The client is to know at once that there is a feed.
-            let (rows, is_told) = (Rows::new(cursor), true);
+            let (rows, is_told) = (Rows::new(cursor, held.keep(0)), true);
             return take_batch(shared, queries, token, rows, has_profile, is_told);
         }
         Ok(Answer::Value(value)) => value_of(&value, has_profile),

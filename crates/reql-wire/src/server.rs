@@ -15,8 +15,8 @@ use crate::sessions::Sessions;
 use crate::shared::{ReqlConfig, Shared, readers};
 use crate::turn::Turns;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tessera_face::Tls;
 use tessera_javascript::{Counts, Workers};
@@ -32,6 +32,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LEAST_SCANNERS: usize = 2;
 /// Threads that tell other nodes what happens here, also while queries and scans take up all of theirs.
 const TELLERS: usize = 1;
+/// Between two looks for streams that nobody asks for more.
+const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
 /// How long queries may take to end when the node stops.
 const LAST_QUERIES: Duration = Duration::from_secs(1);
 
@@ -71,6 +74,7 @@ impl ReqlServer {
         shared.store.evaluate_for(route::SERVICE, &shared);
         shared.store.serve_face(monitor::SERVICE, &shared, |shared, request| Box::pin(monitor::serve(shared, request)));
         runtime.spawn(monitor::sample(Arc::downgrade(&shared)));
+        runtime.spawn(close_idle_streams(Arc::downgrade(&shared)));
         if let Some(listener) = listener {
             let _entered = runtime.enter();
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -139,6 +143,16 @@ impl ReqlStatistics {
     pub fn failure_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.shared.counts.failed.iter().map(|count| count.load(Ordering::Relaxed));
         Class::NAMES.into_iter().zip(counts)
+    }
+}
+
+/// Closes streams that nobody asks for more, as long as the face is there.
+async fn close_idle_streams(shared: Weak<Shared>) {
+    while let Some(pause) = shared.upgrade().map(|shared| shared.config.cursor_timeout / 10) {
+        tokio::time::sleep(pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)).await;
+        if let Some(shared) = shared.upgrade() {
+            shared.clients.close_idle(shared.config.cursor_timeout);
+        }
     }
 }
 

@@ -188,3 +188,42 @@ fn no_write_is_lost_however_many_are_under_way_and_nobody_waits_for() {
     assert_eq!(client.receive(), (5_000, json!({"t": 4, "r": []})));
     assert_eq!(other.ask(&json!([43, [table("t")]])), WRITES);
 }
+
+/// What partitions had made of documents, and had no room in an answer, counted nowhere: some 15 MiB for each stream that was left open.
+#[test]
+fn rows_that_wait_for_their_client_count_and_streams_that_nobody_asks_for_more_are_closed() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let settings = [&format!("reql.port={port}"), "clients.memory_limit_bytes=128MiB", "reql.cursor_timeout_seconds=2"];
+    let node = Node::start(data.path(), &settings);
+    let mut other = Client::to(port);
+    assert_eq!(other.ask(&json!([60, ["t"], {"shards": 16, "durability": "soft"}]))["tables_created"], 1);
+    let text = "x".repeat(5_000);
+    for part in 0..16 {
+        let documents: Vec<Value> = (0..220).map(|at| json!({"id": part * 220 + at, "text": text})).collect();
+        assert_eq!(other.ask(&insert("t", &documents))["inserted"], 220);
+    }
+    let memory = resident_bytes(&node);
+    let stream = json!([1, [39, [table("t"), [69, [[2, [1]], [21, [[170, [[10, [1]], "id"]], -1]]]]]], {}]).to_string();
+    let opened = |client: &mut Client, tokens: std::ops::Range<i64>| {
+        let is_open = |token| {
+            client.try_send(token, &stream)?;
+            client.try_receive().map(|(_, answer)| assert_eq!(answer["t"], 3, "the stream goes on"))
+        };
+        tokens.map_while(is_open).count()
+    };
+    let mut greedy = Client::to(port);
+    let count = opened(&mut greedy, 0..100);
+    assert!((4..40).contains(&count), "{count} streams were opened");
+    assert_eq!(metric(&node, "tessera_clients_evicted_total{}"), 1.0);
+    let more = resident_bytes(&node).saturating_sub(memory);
+    assert!(more < 512 * MIB, "{more} bytes");
+
+    let mut silent = Client::to(port);
+    assert_eq!(opened(&mut silent, 0..3), 3);
+    let jobs = json!([39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]);
+    let count = |other: &mut Client| other.ask(&jobs).as_array().unwrap().len();
+    wait_for("the streams are closed", PATIENCE, || (count(&mut other) == 1).then_some(()));
+    wait_for("nothing is kept", PATIENCE, || (metric(&node, "tessera_clients_memory_bytes{}") == 0.0).then_some(()));
+    silent.send(2, "[2]");
+    assert_eq!(silent.receive().1["t"], 16, "the stream is not there any more");
+}
