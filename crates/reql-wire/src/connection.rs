@@ -150,7 +150,13 @@ impl Connection {
     async fn read<R: AsyncRead + Unpin>(&mut self, frames: &mut Frames<R>, limit: usize) -> io::Result<End> {
         loop {
             let incoming = frames.next().await?;
-            if let Some(end) = self.meet(incoming, limit).await {
+            let end = tokio::select! {
+                biased;
+                end = self.meet(incoming, limit) => end,
+                // There may be no room for a query for as long as others run.
+                () = frames.left() => Some(End::ClientLeft),
+            };
+            if let Some(end) = end {
                 return Ok(end);
             }
         }
@@ -434,7 +440,10 @@ impl Connection {
                 let _ = answers.send(Outgoing { token, text: reply.text, _kept: kept }).await;
             } else {
                 // Nobody will ask for the rest of a stream.
-                queries.open.lock().remove(&token);
+                let mut open = queries.open.lock();
+                if open.get(&token).is_some_and(|query| Arc::ptr_eq(&query.turn, &turn)) {
+                    open.remove(&token);
+                }
             }
             drop(running);
         })

@@ -6,7 +6,6 @@ use crate::server::{Node, free_port, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 /// The versions of the protocol that begin with a key: V0_3, whose queries are answered in their order, and V0_4.
@@ -122,6 +121,14 @@ fn a_query_ends_when_its_client_leaves() {
         drop(leaves);
         under_way(&node, 0.0);
     }
+    // Also one with more queries than may run, the last of which is not begun.
+    let mut leaves = Client::to(port);
+    for token in 0..1_025 {
+        leaves.send(token, &json!([1, endless(), {"noreply": true}]).to_string());
+    }
+    under_way(&node, 4.0);
+    drop(leaves);
+    under_way(&node, 0.0);
 }
 
 /// Each of them kept one of the threads for queries, and when these were taken nobody was answered.
