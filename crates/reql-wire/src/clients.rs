@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tessera_reql::QueryJob;
 
 /// A connection with a client.
@@ -13,6 +14,9 @@ pub(crate) trait Client: Send + Sync {
 
     /// Its queries, with the identifiers that `id` gives their numbers.
     fn jobs(&self, id: &dyn Fn(u64) -> String) -> Vec<QueryJob>;
+
+    /// Closes streams that nobody has asked for more for so long. Feeds stay open: a client may take long for what it got last.
+    fn close_idle(&self, timeout: Duration);
 
     /// Ends the query for whose number `is_wanted` stands, and has whoever asked it told. Returns whether there was one.
     fn end(&self, is_wanted: &dyn Fn(u64) -> bool) -> bool;
@@ -55,6 +59,11 @@ impl Clients {
 
     fn all(&self) -> Vec<Arc<dyn Client>> {
         self.connections.lock().values().cloned().collect()
+    }
+
+    /// Closes streams that nobody has asked for more for so long.
+    pub(crate) fn close_idle(&self, timeout: Duration) {
+        self.all().iter().for_each(|client| client.close_idle(timeout));
     }
 
     /// Connections of which a query runs.

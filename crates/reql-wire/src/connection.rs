@@ -10,8 +10,8 @@ use crate::outgoing::{Outgoing, write};
 use crate::point::{self, Asked};
 use crate::queries::{Ending, Open, Queries, Running, Work, batch, batch_or_nothing, run, something_new};
 use crate::respond::{self, Reply};
-use crate::rows::Rows;
 use crate::shared::Shared;
+use crate::turn::Turn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -25,8 +25,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-/// Queries of one connection that run or have an open stream.
+/// Queries of one connection that run; more are not read until one of them has ended.
 const MAX_QUERIES: usize = 1024;
+/// Streams of one connection that are open and wait, for their client or for changes.
+const MAX_STREAMS: usize = 1024;
 /// Answers that wait for the client to read them; queries wait beyond.
 const ANSWERS: usize = 16;
 /// Queries of a client that has them answered in their order which are read before it is their turn.
@@ -95,7 +97,7 @@ impl Connection {
         });
         let Some((stream, agreed)) = shared.handshakes.run(come_in).await? else { return Ok(()) };
         let manner = if agreed.one_by_one { Manner::OneByOne } else { Manner::Beside };
-        let queries = Queries::new(address, agreed.user);
+        let queries = Queries::new(address, agreed.user, &shared.turns);
         if let Some((reader, writer)) = Self::serve(shared, tokio::io::split(stream), manner, queries, share).await? {
             reader.unsplit(writer).linger().await;
         }
@@ -148,7 +150,13 @@ impl Connection {
     async fn read<R: AsyncRead + Unpin>(&mut self, frames: &mut Frames<R>, limit: usize) -> io::Result<End> {
         loop {
             let incoming = frames.next().await?;
-            if let Some(end) = self.meet(incoming, limit).await {
+            let end = tokio::select! {
+                biased;
+                end = self.meet(incoming, limit) => end,
+                // There may be no room for a query for as long as others run.
+                () = frames.left() => Some(End::ClientLeft),
+            };
+            if let Some(end) = end {
                 return Ok(end);
             }
         }
@@ -215,8 +223,8 @@ impl Connection {
         } else {
             // Whoever holds too much is told before its query is read.
             tokio::task::yield_now().await;
-            let reading = tokio::task::spawn_blocking(move || understand(text)).await;
-            reading.unwrap_or_else(|_| Err(respond::client_error(FAULT.into())))
+            let reading = self.shared.read(move || understand(text)).await;
+            reading.unwrap_or_else(|| Err(respond::client_error(FAULT.into())))
         };
         match understood {
             Err(refusal) => self.answer(token, refusal).await,
@@ -263,7 +271,8 @@ impl Connection {
     }
 
     async fn start(&mut self, token: i64, query: Query, is_short: bool, kept: Kept) {
-        if self.manner == Manner::Each && query.flag("noreply") {
+        let is_noreply = query.flag("noreply");
+        if self.manner == Manner::Each && is_noreply {
             return self
                 .answer(token, respond::client_error("noreply queries are not supported over HTTP".into()))
                 .await;
@@ -284,74 +293,86 @@ impl Connection {
                 return;
             }
         }
-        self.close_idle();
-        let refusal = {
-            let mut open = self.queries.open.lock();
-            if open.contains_key(&token) {
-                Some(format!("ERROR: duplicate token {token}"))
-            } else if open.len() >= MAX_QUERIES {
-                Some(format!("This connection has {MAX_QUERIES} open queries and streams, which is the limit."))
-            } else {
-                let now = Instant::now();
-                open.insert(
-                    token,
-                    Open {
-                        number: self.shared.clients.next_query(),
-                        text: query.text(SHOWN_BYTES),
-                        began: now,
-                        stop: Arc::<Stop>::default(),
-                        woken: Arc::<Notify>::default(),
-                        rows: None,
-                        is_running: true,
-                        ending: None,
-                        used: now,
-                    },
-                );
-                None
-            }
-        };
-        if let Some(message) = refusal {
-            return self.answer(token, respond::client_error(message)).await;
-        }
-        if let Some(refusal) = self.shared.refusal() {
-            self.queries.open.lock().remove(&token);
-            return self.answer(token, respond::failure(&refusal)).await;
-        }
         let running = self.begin().await;
+        let turn = self.shared.turns.turn();
+        if let Err(refusal) = self.enter(token, &query, &turn) {
+            // Whoever waits for no answer would take it for that of another query.
+            return match is_noreply {
+                true => self.shared.counts.note(&refusal),
+                false => self.answer(token, refusal).await,
+            };
+        }
         let (shared, queries) = (self.shared.clone(), self.queries.clone());
-        let is_noreply = query.flag("noreply");
         let asked = if is_short { Asked::of(&self.shared, &self.asker, &query) } else { None };
-        let asker = self.asker.clone();
-        let work = move || run(&shared, asker, &queries, token, query);
-        let task = self.spawn(token, running, kept, !is_noreply, asked, work);
+        let (asker, held) = (self.asker.clone(), self.held.clone());
+        let work = move || run(&shared, asker, held, &queries, token, query);
+        let task = self.spawn(token, turn, running, kept, !is_noreply, asked, work);
         self.wait_for_turn(task).await;
     }
 
+    /// Lists a query among those of the connection.
+    ///
+    /// # Errors
+    /// Why it is not carried out.
+    fn enter(&self, token: i64, query: &Query, turn: &Arc<Turn>) -> Result<(), Reply> {
+        if let Some(refusal) = self.shared.refusal() {
+            return Err(respond::failure(&refusal));
+        }
+        // Those that run are counted for themselves, this one among them.
+        let others = self.queries.running.lock().len().saturating_sub(1);
+        let mut open = self.queries.open.lock();
+        if open.contains_key(&token) {
+            return Err(respond::client_error(format!("ERROR: duplicate token {token}")));
+        }
+        if open.len().saturating_sub(others) >= MAX_STREAMS && !query.flag("noreply") {
+            let message = format!("This connection has {MAX_STREAMS} open streams, which is the limit.");
+            return Err(respond::client_error(message));
+        }
+        let now = Instant::now();
+        open.insert(
+            token,
+            Open {
+                number: self.shared.clients.next_query(),
+                text: query.text(SHOWN_BYTES),
+                began: now,
+                stop: Arc::<Stop>::default(),
+                turn: turn.clone(),
+                woken: Arc::<Notify>::default(),
+                rows: None,
+                is_running: true,
+                ending: None,
+                used: now,
+            },
+        );
+        Ok(())
+    }
+
     async fn go_on(&mut self, token: i64) {
-        let rows = {
+        let found = {
             let mut open = self.queries.open.lock();
             let query = open.get_mut(&token).filter(|query| !query.is_running);
             let ending = query.as_ref().and_then(|query| query.ending);
-            let rows = query.and_then(|query| {
+            let found = query.and_then(|query| {
                 query.is_running = true;
-                query.rows.take()
+                Some((query.rows.take()?, query.turn.clone()))
             });
             if ending.is_some() {
                 open.remove(&token);
             }
-            ending.map_or(Ok(rows), Err)
+            ending.map_or(Ok(found), Err)
         };
-        let rows = match rows {
-            Ok(rows) => rows,
+        let found = match found {
+            Ok(found) => found,
             Err(ending) => return self.answer(token, ending.reply()).await,
         };
-        let Some(rows) = rows else {
+        let Some((rows, turn)) = found else {
             let message = format!("Token {token} not in stream cache.");
             return self.answer(token, respond::client_error(message)).await;
         };
         let running = self.begin().await;
         let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
-        let task = self.spawn(token, running, kept, true, None, move || batch(&shared, &queries, token, rows, false));
+        let task =
+            self.spawn(token, turn, running, kept, true, None, move || batch(&shared, &queries, token, rows, false));
         self.wait_for_turn(task).await;
     }
 
@@ -359,6 +380,7 @@ impl Connection {
     fn spawn(
         &self,
         token: i64,
+        turn: Arc<Turn>,
         running: Running,
         mut kept: Kept,
         is_answered: bool,
@@ -383,13 +405,13 @@ impl Connection {
                 let mut work: Box<dyn FnOnce() -> Work + Send> = Box::new(work);
                 let until = longest.map(|longest| Instant::now() + longest);
                 loop {
-                    let turn = tokio::select! {
-                        turn = shared.turns.clone().acquire_owned() => turn,
+                    let under_way = tokio::select! {
+                        under_way = turn.begin(&queries.threads) => under_way,
                         // Nobody waits for the answer any more.
                         () = answers.closed() => return,
                     };
                     let outcome = tokio::task::spawn_blocking(work).await;
-                    drop(turn);
+                    drop(under_way);
                     let (rows, wait) = match outcome {
                         Ok(Work::Reply(reply)) => break reply,
                         Ok(Work::Wait(rows, wait)) => (rows, wait),
@@ -416,6 +438,12 @@ impl Connection {
             if is_answered {
                 kept.change(reply.text.capacity());
                 let _ = answers.send(Outgoing { token, text: reply.text, _kept: kept }).await;
+            } else {
+                // Nobody will ask for the rest of a stream.
+                let mut open = queries.open.lock();
+                if open.get(&token).is_some_and(|query| Arc::ptr_eq(&query.turn, &turn)) {
+                    open.remove(&token);
+                }
             }
             drop(running);
         })
@@ -446,14 +474,6 @@ impl Connection {
             false => respond::client_error(format!("Token {token} not in stream cache.")),
         };
         self.answer(token, reply).await;
-    }
-
-    /// Closes streams that nobody has asked for more for too long. Feeds stay open: a client may take long for what it got last.
-    fn close_idle(&self) {
-        let timeout = self.shared.config.cursor_timeout;
-        let is_feed = |query: &Open| query.rows.as_ref().is_some_and(Rows::is_feed);
-        let mut open = self.queries.open.lock();
-        open.retain(|_, query| query.is_running || is_feed(query) || query.used.elapsed() < timeout);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::memory::{self, Held, Kept};
 use bytes::Buf as _;
 use std::io;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 /// A token and a length.
 pub(crate) const HEAD_BYTES: usize = 12;
@@ -72,6 +72,15 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         }
         kept.change(memory::cost(&text));
         Ok(Incoming::Query { token, text, kept })
+    }
+
+    /// Waits until the client has left, if nothing has come of it that is not taken.
+    ///
+    /// Cancellation: nothing is lost.
+    pub(crate) async fn left(&mut self) {
+        if self.reader.fill_buf().await.is_ok_and(|bytes| !bytes.is_empty()) {
+            std::future::pending().await
+        }
     }
 }
 

@@ -47,6 +47,7 @@ mod source;
 mod tables;
 mod together;
 mod transact;
+mod turn;
 mod unique;
 mod until;
 mod work;

@@ -1,5 +1,6 @@
 //! What a connection holds of the memory that the clients of all faces share.
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tessera_face::ClientShare;
@@ -7,7 +8,7 @@ use tessera_face::ClientShare;
 /// About what the tree and the plan of a query take for each of its values, beside their text.
 const VALUE_BYTES: usize = 128;
 
-/// What a connection holds: queries that are not answered yet, and answers that are not taken.
+/// What a connection holds: queries that are not answered yet, answers that are not taken, and rows that have no room in an answer.
 pub(crate) struct Held {
     share: Arc<ClientShare>,
     bytes: Mutex<usize>,
@@ -28,6 +29,23 @@ impl Held {
         let mut kept = Kept { held: self.clone(), bytes: 0 };
         kept.change(bytes);
         kept
+    }
+
+    /// The same bytes, which count for as long as somebody has a part of them.
+    pub(crate) fn keep_bytes(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        let kept = self.keep(bytes.len());
+        Bytes::from_owner(KeptBytes { bytes, _kept: kept })
+    }
+}
+
+struct KeptBytes {
+    bytes: Bytes,
+    _kept: Kept,
+}
+
+impl AsRef<[u8]> for KeptBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -76,6 +94,10 @@ mod tests {
         drop(second);
         assert_eq!(memory.used(), 5 << 20);
         drop(first);
+        assert_eq!(memory.used(), 0);
+        let part = held.keep_bytes(vec![b'x'; 1 << 20].into()).slice(7..9);
+        assert_eq!((memory.used(), &part[..]), (1 << 20, &b"xx"[..]));
+        drop(part);
         assert_eq!(memory.used(), 0);
     }
 

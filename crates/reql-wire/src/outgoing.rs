@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
 /// Writes answers until there are no more. Returns where they went.
 ///
 /// # Errors
-/// Those of the stream, and that the client takes none for too long.
+/// Those of the stream, that the client takes none for too long, and that an answer has no place in a frame.
 pub(crate) async fn write<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut waiting: mpsc::Receiver<Outgoing>,
@@ -27,7 +27,8 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
     while let Some(answer) = waiting.recv().await {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.put_i64_le(answer.token);
-        head.put_u32_le(u32::try_from(answer.text.len()).unwrap_or(u32::MAX));
+        let length = u32::try_from(answer.text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        head.put_u32_le(length);
         let mut frame = Buf::chain(&head[..], &answer.text[..]);
         while frame.has_remaining() {
             let written = tokio::time::timeout(patience, writer.write_buf(&mut frame)).await;

@@ -3,18 +3,20 @@
 
 use crate::clients::Client;
 use crate::logins::Asker;
+use crate::memory::Held;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::{Batch, Rows};
 use crate::shared::Shared;
 use crate::tables::Tables;
+use crate::turn::{Turn, Turns};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
 use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, QueryJob, Stage, Stop, Wait};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// Why a query ends before it is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,7 @@ pub(crate) struct Open {
     pub(crate) text: String,
     pub(crate) began: Instant,
     pub(crate) stop: Arc<Stop>,
+    pub(crate) turn: Arc<Turn>,
     /// Told when a feed may have something, or is to end.
     pub(crate) woken: Arc<Notify>,
     /// `None` while rows are being fetched.
@@ -79,15 +82,29 @@ pub(crate) struct Queries {
     /// Numbers of the queries that run.
     pub(crate) running: Mutex<BTreeSet<u64>>,
     pub(crate) ended: Notify,
+    /// One for each query that may be under way.
+    pub(crate) threads: Arc<Semaphore>,
 }
 
 impl Queries {
-    pub(crate) fn new(client: SocketAddr, user: String) -> Self {
-        Self { client, user, open: Mutex::default(), running: Mutex::default(), ended: Notify::new() }
+    pub(crate) fn new(client: SocketAddr, user: String, turns: &Turns) -> Self {
+        let (open, running, ended) = (Mutex::default(), Mutex::default(), Notify::new());
+        Self { client, user, open, running, ended, threads: turns.of_connection() }
     }
 }
 
 impl Client for Queries {
+    fn close_idle(&self, timeout: Duration) {
+        let is_feed = |query: &Open| query.rows.as_ref().is_some_and(Rows::is_feed);
+        // Whoever waits for this lock need not wait for what a stream lets go of.
+        let closed: Vec<Open> = {
+            let mut open = self.open.lock();
+            let is_idle = |query: &Open| !query.is_running && !is_feed(query) && query.used.elapsed() >= timeout;
+            open.extract_if(.., |_, query| is_idle(query)).map(|(_, query)| query).collect()
+        };
+        drop(closed);
+    }
+
     fn is_active(&self) -> bool {
         self.open.lock().values().any(|query| query.is_running)
     }
@@ -117,15 +134,17 @@ impl Client for Queries {
     }
 }
 
-/// A query runs until its client stops it, or the node stops.
+/// A query runs until its client stops it, or the node stops, and lets others have their turn.
 struct Pace {
     shared: Arc<Shared>,
     stop: Arc<Stop>,
+    turn: Arc<Turn>,
     woken: Arc<Notify>,
 }
 
 impl Pacer for Pace {
     fn goes_on(&self) -> bool {
+        self.turn.share();
         self.stop.goes_on() && !self.shared.is_stopping()
     }
 
@@ -171,10 +190,18 @@ pub(crate) async fn something_new(shared: &Shared, queries: &Queries, token: i64
 }
 
 /// Runs a query to its first answer.
-pub(crate) fn run(shared: &Arc<Shared>, asker: Arc<Asker>, queries: &Queries, token: i64, query: Query) -> Work {
+pub(crate) fn run(
+    shared: &Arc<Shared>,
+    asker: Arc<Asker>,
+    held: Arc<Held>,
+    queries: &Queries,
+    token: i64,
+    query: Query,
+) -> Work {
     let has_profile = query.flag("profile");
-    let found = queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.woken.clone()));
-    let Some((stop, woken)) = found else {
+    let found =
+        queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.turn.clone(), query.woken.clone()));
+    let Some((stop, turn, woken)) = found else {
         return Work::Reply(Reply::no_more());
     };
     // It may have waited for its turn.
@@ -182,12 +209,12 @@ pub(crate) fn run(shared: &Arc<Shared>, asker: Arc<Asker>, queries: &Queries, to
         queries.open.lock().remove(&token);
         return Work::Reply(respond::failure(&refusal));
     }
-    let source = Arc::new(Tables(shared.clone()));
-    let pace = Arc::new(Pace { shared: shared.clone(), stop, woken });
+    let source = Arc::new(Tables(shared.clone(), turn.clone(), held.clone()));
+    let pace = Arc::new(Pace { shared: shared.clone(), stop, turn, woken });
     let text = match query.prepare(now()).and_then(|prepared| prepared.run_for(asker, source, pace)) {
         Ok(Answer::Cursor(cursor)) => {
             // The client is to know at once that there is a feed.
-            let (rows, is_told) = (Rows::new(cursor), true);
+            let (rows, is_told) = (Rows::new(cursor, held.keep(0)), true);
             return take_batch(shared, queries, token, rows, has_profile, is_told);
         }
         Ok(Answer::Value(value)) => value_of(&value, has_profile),

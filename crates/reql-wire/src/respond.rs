@@ -6,6 +6,8 @@ use tessera_reql::{ErrorKind, Failure, Lazy, Stage, Step, write_answer, write_ro
 pub(crate) const ATOM: u8 = 1;
 pub(crate) const SEQUENCE: u8 = 2;
 pub(crate) const PARTIAL: u8 = 3;
+/// The longest answer. Its length goes before it in 32 bits, which some drivers read as a number with a sign.
+pub(crate) const MAX_ANSWER_BYTES: usize = i32::MAX as usize;
 const WAIT_COMPLETE: &[u8] = br#"{"t":4,"r":[]}"#;
 const NO_MORE: &[u8] = br#"{"t":2,"r":[],"n":[]}"#;
 
@@ -80,29 +82,47 @@ impl Reply {
 pub(crate) struct Values {
     out: Vec<u8>,
     count: usize,
+    limit: usize,
 }
 
 impl Values {
     const HEAD: &[u8] = b"{\"t\":";
+    /// What stands behind the values, at most: a profile, and notes about the stream.
+    const END_BYTES: usize = 64;
 
     pub(crate) fn new() -> Self {
+        Self::up_to(MAX_ANSWER_BYTES)
+    }
+
+    fn up_to(limit: usize) -> Self {
         let mut out = Self::HEAD.to_vec();
         out.extend_from_slice(b"0,\"r\":[");
-        Self { out, count: 0 }
+        Self { out, count: 0, limit: limit - Self::END_BYTES }
     }
 
     /// # Errors
-    /// If the value cannot be answered; the answer is of no use then.
+    /// If the value cannot be answered, or makes the answer too long; the answer is of no use then.
     pub(crate) fn push(&mut self, value: &tessera_document::Value) -> Result<(), Failure> {
         self.separate();
-        write_answer(value, &mut self.out)
+        write_answer(value, &mut self.out)?;
+        self.check()
     }
 
     /// # Errors
     /// As [`Values::push`].
     pub(crate) fn push_row(&mut self, row: &Lazy) -> Result<(), Failure> {
         self.separate();
-        write_row(row, &mut self.out)
+        write_row(row, &mut self.out)?;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let (size, limit) = (self.out.len(), self.limit);
+        if size <= limit {
+            return Ok(());
+        }
+        let message = format!("Response size ({size}) greater than maximum ({limit}).");
+        Err(Failure { stage: Stage::Run, kind: ErrorKind::ResourceLimit, message, backtrace: Vec::new() })
     }
 
     fn separate(&mut self) {
@@ -170,4 +190,27 @@ pub(crate) fn failure(failure: &Failure) -> Reply {
 /// An error that is not about the terms of a query.
 pub(crate) fn client_error(message: String) -> Reply {
     failure(&Failure { stage: Stage::Client, kind: ErrorKind::QueryLogic, message, backtrace: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tessera_document::Value;
+
+    /// The length of the frame said less, so that the client took the rest for other answers.
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error() {
+        let limit = Values::HEAD.len() + 200 + Values::END_BYTES;
+        let row = |length| Lazy::Value(Value::from("x".repeat(length)));
+        let mut values = Values::up_to(limit);
+        values.push_row(&row(150)).unwrap();
+        let failure = values.push_row(&row(150)).unwrap_err();
+        assert_eq!(failure.kind, ErrorKind::ResourceLimit);
+        assert!(failure.message.starts_with("Response size (3"), "{}", failure.message);
+        assert!(Values::up_to(limit).push(&Value::from("x".repeat(300))).is_err());
+        let mut values = Values::up_to(limit);
+        values.push(&Value::from("x".repeat(150))).unwrap();
+        let notes = [1; 10];
+        assert!(values.finish_with(PARTIAL, true, &notes).len() <= limit);
+    }
 }

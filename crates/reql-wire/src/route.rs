@@ -137,7 +137,7 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
             Work::StampedScan(scan) => {
                 let (of, table) = (shared.clone(), table.clone());
                 let page = move || partition::stamped_scan(&of, &table, partition, &scan);
-                let page = shared.runtime.spawn_blocking(page).await;
+                let page = shared.read(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
             Work::Sync => outcomes.push(outcome(partition::sync(&shared.store, &table, partition).await)),
@@ -167,7 +167,7 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
             Work::Scan(scan) => {
                 let (of, table) = (shared.clone(), table.clone());
                 let page = move || partition::scan(&of, &table, partition, reads, &scan);
-                let page = shared.runtime.spawn_blocking(page).await;
+                let page = shared.read(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
             Work::Holder { .. } | Work::Claim(_) => outcomes.push(PartOutcome::NO_LEADER),

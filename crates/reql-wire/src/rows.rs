@@ -1,5 +1,6 @@
 //! How many rows of a stream go into one answer.
 
+use crate::memory::Kept;
 use crate::respond::{PARTIAL, SEQUENCE, Values};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ pub(crate) struct Rows {
     cursor: Box<Cursor>,
     /// Rows that had no room in the last answer.
     ready: VecDeque<Lazy>,
+    /// Their bytes. Those that share bytes with others, which count where they are, count twice.
+    kept: Kept,
     /// Rows to ask for next.
     step: usize,
     is_first: bool,
@@ -33,9 +36,10 @@ pub(crate) enum Batch {
 }
 
 impl Rows {
-    pub(crate) fn new(cursor: Box<Cursor>) -> Self {
+    /// `kept` is for rows that wait for the client.
+    pub(crate) fn new(cursor: Box<Cursor>, kept: Kept) -> Self {
         let notes = cursor.notes();
-        Self { cursor, ready: VecDeque::new(), step: LEAST_ROWS, is_first: true, is_awaited: true, notes }
+        Self { cursor, ready: VecDeque::new(), kept, step: LEAST_ROWS, is_first: true, is_awaited: true, notes }
     }
 
     pub(crate) fn is_feed(&self) -> bool {
@@ -64,6 +68,7 @@ impl Rows {
             while let Some(row) = self.ready.pop_front() {
                 values.push_row(&row)?;
                 if is_full(&values) {
+                    self.kept.change(self.ready.iter().map(Lazy::encoded_len).sum());
                     return Ok(Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false));
                 }
             }
@@ -87,6 +92,7 @@ impl Rows {
     fn fetch(&mut self, batches: Batches, wanted: usize, began: Instant) -> Result<bool, Failure> {
         let (count, asked) = (self.step.min(wanted), Instant::now());
         self.ready = self.cursor.next(count)?.into();
+        self.kept.change(0);
         // As many as may come in the time that is left.
         let each = asked.elapsed() / u32::try_from(self.ready.len().max(1)).unwrap_or(u32::MAX);
         let left = batches.time.saturating_sub(began.elapsed());

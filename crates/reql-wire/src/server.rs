@@ -12,10 +12,11 @@ use crate::monitor;
 use crate::respond::Class;
 use crate::route;
 use crate::sessions::Sessions;
-use crate::shared::{ReqlConfig, Shared};
+use crate::shared::{ReqlConfig, Shared, readers};
+use crate::turn::Turns;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tessera_face::Tls;
 use tessera_javascript::{Counts, Workers};
@@ -31,6 +32,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LEAST_SCANNERS: usize = 2;
 /// Threads that tell other nodes what happens here, also while queries and scans take up all of theirs.
 const TELLERS: usize = 1;
+/// Between two looks for streams that nobody asks for more.
+const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
 /// How long queries may take to end when the node stops.
 const LAST_QUERIES: Duration = Duration::from_secs(1);
 
@@ -57,7 +61,9 @@ impl ReqlServer {
     ) -> std::io::Result<Self> {
         let scanners = std::thread::available_parallelism().map_or(LEAST_SCANNERS, usize::from).max(LEAST_SCANNERS);
         let runtime = Builder::new_current_thread()
-            .max_blocking_threads(config.query_threads + scanners + TELLERS)
+            .max_blocking_threads(
+                Turns::threads(config.query_threads) + readers(&config, scanners) + scanners + TELLERS,
+            )
             .thread_name("reql-query")
             .enable_all()
             .build()?;
@@ -68,6 +74,7 @@ impl ReqlServer {
         shared.store.evaluate_for(route::SERVICE, &shared);
         shared.store.serve_face(monitor::SERVICE, &shared, |shared, request| Box::pin(monitor::serve(shared, request)));
         runtime.spawn(monitor::sample(Arc::downgrade(&shared)));
+        runtime.spawn(close_idle_streams(Arc::downgrade(&shared)));
         if let Some(listener) = listener {
             let _entered = runtime.enter();
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -89,9 +96,7 @@ impl ReqlServer {
     /// Carries out no more queries, ends those that run, and waits for a moment until they have. They are told why.
     pub async fn stop(&self) {
         self.shared.stop();
-        let all = u32::try_from(self.shared.config.query_threads).unwrap_or(u32::MAX);
-        let ended = self.shared.turns.acquire_many(all);
-        let _ = tokio::time::timeout(LAST_QUERIES, ended).await;
+        let _ = tokio::time::timeout(LAST_QUERIES, self.shared.turns.ended()).await;
     }
 
     /// Connections for clients that come through HTTP.
@@ -124,6 +129,11 @@ impl ReqlStatistics {
         self.shared.counts.queries.load(Ordering::Relaxed)
     }
 
+    /// Queries that are under way now: those that compute, wait for something, or were interrupted.
+    pub fn queries_under_way(&self) -> usize {
+        self.shared.turns.under_way()
+    }
+
     /// What the workers for `r.js` have done so far.
     pub fn script_counts(&self) -> Counts {
         self.shared.config.scripts.as_ref().map(Workers::counts).unwrap_or_default()
@@ -133,6 +143,16 @@ impl ReqlStatistics {
     pub fn failure_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.shared.counts.failed.iter().map(|count| count.load(Ordering::Relaxed));
         Class::NAMES.into_iter().zip(counts)
+    }
+}
+
+/// Closes streams that nobody asks for more, as long as the face is there.
+async fn close_idle_streams(shared: Weak<Shared>) {
+    while let Some(pause) = shared.upgrade().map(|shared| shared.config.cursor_timeout / 10) {
+        tokio::time::sleep(pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)).await;
+        if let Some(shared) = shared.upgrade() {
+            shared.clients.close_idle(shared.config.cursor_timeout);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::logins::Logins;
 use crate::meter::DocumentMeter;
 use crate::respond::{Class, Reply};
 use crate::site::is_at;
+use crate::turn::Turns;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ const HANDSHAKES: usize = 1024;
 pub struct ReqlConfig {
     /// Connections at one time; more are closed.
     pub max_clients: usize,
-    /// Queries that run at one time; more wait.
+    /// Queries that compute at one time; more wait.
     pub query_threads: usize,
     /// The longest query.
     pub query_bytes: usize,
@@ -59,8 +60,10 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) config: ReqlConfig,
     pub(crate) runtime: Handle,
-    /// One for each query that may run.
-    pub(crate) turns: Arc<Semaphore>,
+    /// For queries, to compute.
+    pub(crate) turns: Arc<Turns>,
+    /// One for each page, and each long query, that may be read at one time.
+    pub(crate) readers: Semaphore,
     /// One for each slice that may be evaluated at one time.
     pub(crate) evaluators: Semaphore,
     pub(crate) handshakes: Handshakes,
@@ -109,7 +112,8 @@ impl Shared {
         let nodes = store.clone();
         let is_node = move |address: IpAddr| nodes.catalog().nodes().any(|node| is_at(&node.site, address));
         Self {
-            turns: Arc::new(Semaphore::new(config.query_threads)),
+            turns: Turns::new(runtime.clone(), config.query_threads),
+            readers: Semaphore::new(readers(&config, scanners)),
             evaluators: Semaphore::new(scanners),
             handshakes: Handshakes::new(HANDSHAKES, config.greeting_timeout),
             // A query waits for its request, and others must go on.
@@ -129,6 +133,12 @@ impl Shared {
             connections: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Reads something that may be long, on a thread where it may block, when it is its turn; `None` if it panics.
+    pub(crate) async fn read<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let _reader = self.readers.acquire().await.ok()?;
+        self.runtime.spawn_blocking(work).await.ok()
     }
 
     /// Has queries end, and no more be carried out.
@@ -171,6 +181,11 @@ impl Shared {
             tokio::time::sleep(NEWS_PAUSE).await;
         }
     }
+}
+
+/// How many pages, and long queries, are read at one time.
+pub(crate) fn readers(config: &ReqlConfig, scanners: usize) -> usize {
+    config.query_threads + scanners
 }
 
 fn failure(kind: ErrorKind, message: String) -> Failure {

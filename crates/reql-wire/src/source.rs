@@ -255,7 +255,7 @@ impl Source for Tables {
     }
 
     fn pause(&self) {
-        std::thread::sleep(PAUSE);
+        self.1.wait_long(tokio::time::sleep(PAUSE));
     }
 
     fn create_index(&self, _env: &Env, info: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {

@@ -2,9 +2,11 @@
 //! that lead their partitions.
 
 use crate::identity::{full_name, table_id};
+use crate::memory::Held;
 use crate::partition;
 use crate::route::{Place, reach};
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::work::{Reply, Work};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -14,12 +16,13 @@ use tessera_reql::{Error, ErrorKind, ReadMode as Reads, Result, TableInfo};
 use tessera_store::{Leader, Table};
 use tessera_types::{Model, Outcome, ReadMode, RequestError};
 
-/// The tables of documents of a cluster.
-pub(crate) struct Tables(pub(crate) Arc<Shared>);
+/// The tables of documents of a cluster, for a query with its turn, and with what its connection holds.
+#[derive(Clone)]
+pub(crate) struct Tables(pub(crate) Arc<Shared>, pub(crate) Arc<Turn>, pub(crate) Arc<Held>);
 
 impl Tables {
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        self.0.runtime.block_on(future)
+        self.1.wait(future)
     }
 
     /// The table of this full name, if there is one, and it is one of documents.
@@ -57,13 +60,18 @@ impl Tables {
             true => work.iter().map(|(place, work)| self.read_here(table, reads, place, work)).collect(),
             false => None,
         };
-        let replies = match here {
+        let mut replies = match here {
             Some(replies) => replies,
             None => self.wait(reach(&self.0, table, reads, work)).map_err(|error| failed(&error))?,
         };
-        for reply in &replies {
-            if let Reply::Refused(reason) = reply {
-                return Err(Error::failed(format!("Cannot perform the operation: {reason}.")));
+        for reply in &mut replies {
+            match reply {
+                Reply::Refused(reason) => {
+                    return Err(Error::failed(format!("Cannot perform the operation: {reason}.")));
+                }
+                // Its rows share these bytes, and may wait for their client for long.
+                Reply::Slice(slice) => slice.partial = self.2.keep_bytes(std::mem::take(&mut slice.partial)),
+                _ => {}
             }
         }
         Ok(replies)

@@ -124,7 +124,7 @@ impl Tables {
             pacer,
         };
         let task = self.0.runtime.spawn(pulling.run()).abort_handle();
-        Ok(Tail { tables: Self(self.0.clone()), info: info.clone(), begun, queue, has_room, task })
+        Ok(Tail { tables: self.clone(), info: info.clone(), begun, queue, has_room, task })
     }
 }
 

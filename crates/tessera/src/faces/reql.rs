@@ -63,6 +63,8 @@ impl Face for Reql {
             gauges.set("tessera_reql_connections_total", "Connections so far", &[], total as f64);
             gauges.set("tessera_reql_connections_refused_total", "Connections refused", &[], refused as f64);
             gauges.set("tessera_reql_queries_total", "Queries so far", &[], reql.query_count() as f64);
+            let help = "Queries under way: those that compute, wait for something, or let others compute";
+            gauges.set("tessera_reql_queries", help, &[], reql.queries_under_way() as f64);
             for (class, count) in reql.failure_counts() {
                 let help = "Errors answered to queries, and to what is no query";
                 gauges.set("tessera_reql_errors_total", help, &[("class", class)], count as f64);

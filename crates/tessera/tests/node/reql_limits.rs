@@ -1,12 +1,11 @@
 //! What clients of the ReQL port may cost a node: many connections, long queries, streams that nobody reads on.
 
 use crate::connections::{raise_file_limit, resident_bytes};
-use crate::reql::{Client, PATIENCE, create, insert, table};
+use crate::reql::{Client, PATIENCE, create, insert, metric, table};
 use crate::server::{Node, free_port, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 /// The versions of the protocol that begin with a key: V0_3, whose queries are answered in their order, and V0_4.
@@ -94,31 +93,144 @@ fn long_queries_and_streams_that_nobody_reads_on_are_bounded_and_harm_nobody() {
     assert_eq!(readers[3].receive().0, 7);
 }
 
+/// A function that takes long for each number, of so many.
+fn count(numbers: u64) -> Value {
+    let increment = json!([69, [[2, [1]], [24, [[10, [1]], 1]]]]);
+    json!([43, [[38, [[173, [numbers]], increment]]]])
+}
+
+/// A count that nobody sees the end of.
+fn endless() -> Value {
+    count(1_000_000_000_000)
+}
+
+fn under_way(node: &Node, count: f64) {
+    let what = format!("{count} queries are under way");
+    wait_for(&what, PATIENCE, || (metric(node, "tessera_reql_queries{}") == count).then_some(()));
+}
+
 /// Whoever spoke V0_3 was not listened to while a query ran, so it was not noticed that they had left: the query went on.
 #[test]
 fn a_query_ends_when_its_client_leaves() {
     let (data, port) = (tempfile::tempdir().unwrap(), free_port());
-    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1"]);
-    let increment = json!([69, [[2, [1]], [24, [[10, [1]], 1]]]]);
-    let count = |numbers: u64| json!([1, [43, [[38, [[173, [numbers]], increment]]]], {}]).to_string();
+    let node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1"]);
     for version in VERSIONS {
         let mut leaves = Client::on(connect(port, version));
-        leaves.send(1, &count(10_000_000_000));
-        let waits = connect(port, version);
-        let mut asks = Client::on(waits.try_clone().unwrap());
-        let mut token = 0;
-        wait_for("the only thread for queries is taken", PATIENCE, || {
-            token += 1;
-            asks.send(token, &count(10));
-            waits.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-            let is_answered = waits.peek(&mut [0]).is_ok();
-            waits.set_read_timeout(Some(PATIENCE)).unwrap();
-            if is_answered {
-                asks.receive();
-            }
-            (!is_answered).then_some(())
-        });
+        leaves.send(1, &json!([1, endless(), {}]).to_string());
+        under_way(&node, 1.0);
         drop(leaves);
-        assert_eq!(asks.receive(), (token, json!({"t": 1, "r": [10], "n": []})), "version {version:x}");
+        under_way(&node, 0.0);
     }
+    // Also one with more queries than may run, the last of which is not begun.
+    let mut leaves = Client::to(port);
+    for token in 0..1_025 {
+        leaves.send(token, &json!([1, endless(), {"noreply": true}]).to_string());
+    }
+    under_way(&node, 4.0);
+    drop(leaves);
+    under_way(&node, 0.0);
+}
+
+/// Each of them kept one of the threads for queries, and when these were taken nobody was answered.
+#[test]
+fn queries_that_wait_or_never_end_keep_nobody_from_being_answered() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=2"]);
+    let mut client = Client::to(port);
+    assert_eq!(client.ask(&create("t"))["tables_created"], 1);
+    assert_eq!(client.ask(&insert("t", &[json!({"id": 1}), json!({"id": 2})]))["inserted"], 2);
+    // An index whose function never ends is never built.
+    assert_eq!(client.ask(&create("slow"))["tables_created"], 1);
+    assert_eq!(client.ask(&insert("slow", &[json!({"id": 1})]))["inserted"], 1);
+    let never = json!([69, [[2, [2]], endless()]]);
+    assert_eq!(client.ask(&json!([75, [table("slow"), "never", never]]))["created"], 1);
+    let wait_for_index = json!([140, [table("slow"), "never"]]);
+    for endless in [wait_for_index, endless()] {
+        let others: Vec<Client> = (0..8).map(|_| Client::to(port)).collect();
+        let mut under_way_now: Vec<_> = others.into_iter().map(|other| other.run_in_background(&endless)).collect();
+        under_way(&node, 8.0);
+        for id in 3..6 {
+            assert!(client.ask(&json!([103, []]))["epoch_time"].is_number());
+            let two = [json!({"id": 2 * id}), json!({"id": 2 * id + 1})];
+            assert_eq!(client.ask(&json!([54, [[78, [table("t"), 2 * id, 2 * id + 1]]]]))["errors"], 0);
+            assert_eq!(client.ask(&insert("t", &two))["inserted"], 2);
+        }
+        assert_eq!(client.ask(&json!([43, [table("t")]])), 8);
+        let jobs = json!([39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]);
+        assert!(client.ask(&jobs).as_array().unwrap().len() >= 8);
+        for query in &mut under_way_now {
+            query.stop();
+        }
+        under_way(&node, 0.0);
+    }
+}
+
+/// The 1,025th query under way was refused, so that its write was lost, and its client, which waits for no answer, got one.
+#[test]
+fn no_write_is_lost_however_many_are_under_way_and_nobody_waits_for() {
+    const WRITES: u64 = 1_100;
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1"]);
+    let mut other = Client::to(port);
+    assert_eq!(other.ask(&create("t"))["tables_created"], 1);
+    let mut client = Client::to(port);
+    // As many as may be under way of one connection, so that what follows waits.
+    for token in 0..4 {
+        client.send(token, &json!([1, endless(), {"noreply": true}]).to_string());
+    }
+    // A token that is taken is refused, and nobody is told.
+    client.send(3, &json!([1, insert("t", &[json!({"id": "refused"})]), {"noreply": true}]).to_string());
+    let options = json!({"noreply": true, "durability": "soft"});
+    for id in 0..WRITES {
+        let token = i64::try_from(10 + id).unwrap();
+        client.send(token, &json!([1, insert("t", &[json!({"id": id})]), options]).to_string());
+    }
+    client.send(5_000, "[4]");
+    let jobs = json!([39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]);
+    // Those that run, and the query that asks.
+    wait_for("as many run as may", PATIENCE, || (other.ask(&jobs).as_array().unwrap().len() == 1_025).then_some(()));
+    let is_count = json!([97, [[170, [[170, [[10, [7]], "info"]], "query"]], "^r\\.range"]]);
+    let ended = other.ask(&json!([54, [[39, [jobs, [69, [[2, [7]], is_count]]]]]]));
+    assert_eq!(ended["deleted"], 4, "{ended}");
+    assert_eq!(client.receive(), (5_000, json!({"t": 4, "r": []})));
+    assert_eq!(other.ask(&json!([43, [table("t")]])), WRITES);
+}
+
+/// What partitions had made of documents, and had no room in an answer, counted nowhere: some 15 MiB for each stream that was left open.
+#[test]
+fn rows_that_wait_for_their_client_count_and_streams_that_nobody_asks_for_more_are_closed() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let settings = [&format!("reql.port={port}"), "clients.memory_limit_bytes=128MiB", "reql.cursor_timeout_seconds=2"];
+    let node = Node::start(data.path(), &settings);
+    let mut other = Client::to(port);
+    assert_eq!(other.ask(&json!([60, ["t"], {"shards": 16, "durability": "soft"}]))["tables_created"], 1);
+    let text = "x".repeat(5_000);
+    for part in 0..16 {
+        let documents: Vec<Value> = (0..220).map(|at| json!({"id": part * 220 + at, "text": text})).collect();
+        assert_eq!(other.ask(&insert("t", &documents))["inserted"], 220);
+    }
+    let memory = resident_bytes(&node);
+    let stream = json!([1, [39, [table("t"), [69, [[2, [1]], [21, [[170, [[10, [1]], "id"]], -1]]]]]], {}]).to_string();
+    let opened = |client: &mut Client, tokens: std::ops::Range<i64>| {
+        let is_open = |token| {
+            client.try_send(token, &stream)?;
+            client.try_receive().map(|(_, answer)| assert_eq!(answer["t"], 3, "the stream goes on"))
+        };
+        tokens.map_while(is_open).count()
+    };
+    let mut greedy = Client::to(port);
+    let count = opened(&mut greedy, 0..100);
+    assert!((4..40).contains(&count), "{count} streams were opened");
+    assert_eq!(metric(&node, "tessera_clients_evicted_total{}"), 1.0);
+    let more = resident_bytes(&node).saturating_sub(memory);
+    assert!(more < 512 * MIB, "{more} bytes");
+
+    let mut silent = Client::to(port);
+    assert_eq!(opened(&mut silent, 0..3), 3);
+    let jobs = json!([39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]);
+    let count = |other: &mut Client| other.ask(&jobs).as_array().unwrap().len();
+    wait_for("the streams are closed", PATIENCE, || (count(&mut other) == 1).then_some(()));
+    wait_for("nothing is kept", PATIENCE, || (metric(&node, "tessera_clients_memory_bytes{}") == 0.0).then_some(()));
+    silent.send(2, "[2]");
+    assert_eq!(silent.receive().1["t"], 16, "the stream is not there any more");
 }

@@ -3,10 +3,13 @@
 //! Every document that is written again and again is a register: two fields that always get the same value, which nobody else writes.
 //! Updates say what they have replaced, so that two of them that replaced the same value are found: one was lost. What is read, by
 //! the primary key or by the index, must have an order with what is written (`linearizability`), and never show one field of an
-//! update without the other one. Beside the registers there are [accounts](super::document_accounts), for atomic queries, and
-//! [names](super::document_names), for unique indexes.
+//! update without the other one. Beside the registers there are [accounts](super::document_accounts), for atomic queries,
+//! [names](super::document_names), for unique indexes, [indexes](super::document_indexes) that are made and dropped meanwhile, and
+//! [batches](super::document_batches) of documents.
 
 use super::document_accounts::Accounts;
+use super::document_batches::Batches;
+use super::document_indexes::Indexes;
 use super::document_names::Names;
 use super::replicas;
 use super::tables::{Promise, Table};
@@ -70,6 +73,8 @@ pub struct Documents {
     contradictions: Mutex<Vec<String>>,
     accounts: Accounts,
     names: Names,
+    indexes: Indexes,
+    batches: Batches,
 }
 
 fn row(field: &str) -> Value {
@@ -112,6 +117,8 @@ impl Documents {
             contradictions: Mutex::default(),
             accounts: Accounts::new(&mut client),
             names: Names::new(&mut client),
+            indexes: Indexes::default(),
+            batches: Batches::default(),
         }
     }
 
@@ -120,7 +127,7 @@ impl Documents {
     }
 
     /// In nanoseconds. Zero is before everything.
-    fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         1 + u64::try_from(self.began.elapsed().as_nanos()).unwrap()
     }
 
@@ -147,13 +154,15 @@ impl Documents {
     /// Does one thing. `false` if the connection has ended.
     fn step(&self, client: &mut Client, random: &mut StdRng) -> bool {
         let number = random.random_range(0..REGISTERS);
-        match random.random_range(0..30) {
-            26.. => self.names.step(self, client, random),
+        match random.random_range(0..34) {
+            33 => self.indexes.make(self, client),
+            30..33 => self.batches.step(self, client, random),
+            26..30 => self.names.step(self, client, random),
             20..26 => self.accounts.step(self, client, random),
             0..5 => self.write(client, number),
             5..8 => self.compare_and_set(client, number),
             8..13 => self.read(client, number, random.random_bool(0.5)),
-            13..15 => self.read_by_index(client),
+            13..15 => self.indexes.read(self, client, "v"),
             15..17 => self.count(client, random.random_range(0..COUNTERS)),
             _ => self.insert_or_delete(client, random.random_bool(0.3)),
         }
@@ -229,6 +238,9 @@ impl Documents {
                     self.contradict(format!("{value} was written, and {result} answered"));
                 }
                 self.note(number, operation, self.value_of(&change["old_val"]));
+                if goes_on && value.is_multiple_of(2) {
+                    return self.indexes.find(self, client, number, value);
+                }
             }
             // The document was not what the write was to replace.
             Outcome::Done(result) if result["unchanged"] == 1 => {}
@@ -277,13 +289,20 @@ impl Documents {
         goes_on
     }
 
-    /// All registers as the index has them: each document once, as it is at one moment.
-    fn read_by_index(&self, client: &mut Client) -> bool {
-        let (outcome, goes_on) = self.ask(client, &json!([41, [table(NAME)], {"index": "v"}]));
-        if let Outcome::Done(documents) = outcome {
-            documents.as_array().unwrap().iter().for_each(|document| _ = self.value_of(document));
+    /// The term for a register.
+    pub fn register(&self, number: u32) -> Value {
+        get(&register(number))
+    }
+
+    /// Notes what a query has seen that began at that time.
+    pub fn note_seen(&self, documents: &[Value], began: u64) {
+        let ended = self.now();
+        for document in documents {
+            let number = document["id"].as_str().and_then(|id| id.strip_prefix("register")?.parse().ok());
+            if let (Some(value), Some(number)) = (self.value_of(document), number) {
+                self.note(number, Operation { is_write: false, value, began, ended }, None);
+            }
         }
-        goes_on
     }
 
     fn count(&self, client: &mut Client, counter: u32) -> bool {
@@ -374,6 +393,8 @@ impl Documents {
                 self.contradict(format!("register {number}: {error}"));
             }
         }
+        self.batches.finish(self, documents);
+        self.indexes.finish(self, &mut client, documents);
         self.accounts.finish(self, cluster);
         self.names.finish(self, &mut client);
         replicas::compare_all(cluster, TABLE);

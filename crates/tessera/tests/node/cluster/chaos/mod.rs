@@ -11,6 +11,8 @@
 
 mod comings;
 mod document_accounts;
+mod document_batches;
+mod document_indexes;
 mod document_names;
 mod documents;
 mod faults;
