@@ -24,6 +24,9 @@ const WINDOW: usize = 16;
 /// Documents that are evaluated here where the functions for one take long.
 const SLOW_DOCUMENTS: u32 = 1;
 
+/// A pipeline that is larger, by the values of its variables, is not sent to each partition with each slice.
+const PIPELINE_BYTES: usize = 16 << 20;
+
 /// What is to be evaluated.
 struct Question<'a> {
     table: &'a Arc<Table>,
@@ -31,6 +34,8 @@ struct Question<'a> {
     scan: &'a Scan,
     keys: ScanWork,
     pipeline: &'a Arc<Pipeline>,
+    /// The pipeline, as it is sent.
+    encoded: Bytes,
 }
 
 /// Partitions under way, each with the last document that was evaluated, and the first one that was not begun.
@@ -95,6 +100,10 @@ impl Tables {
         if only_key(scan).is_some() {
             return evaluate_page(env, pipeline, self.page(env, info, scan)?);
         }
+        let encoded = Bytes::from(pipeline.to_bytes(env)?);
+        if encoded.len() > PIPELINE_BYTES {
+            return evaluate_page(env, pipeline, self.page(env, info, scan)?);
+        }
         let (space, keys) = match &scan.index {
             None => (Space::DOCUMENTS, document_range(scan)?),
             Some(name) => {
@@ -110,7 +119,7 @@ impl Tables {
         };
         let keys = scan_work(space, &keys, key_order(scan.order), None, scan.limit);
         let keys = ScanWork { cells: scan.cells.clone(), ..keys };
-        let question = Question { table, info, scan, keys, pipeline };
+        let question = Question { table, info, scan, keys, pipeline, encoded };
         if scan.order == Order::Any || pipeline.terminal.is_some() {
             self.evaluate_in_any_order(env, &question)
         } else {
@@ -121,15 +130,13 @@ impl Tables {
     /// The slices of partitions, each behind a document.
     fn slices<'a>(
         &self,
-        env: &Env,
         question: &Question<'_>,
         places: impl Iterator<Item = &'a (u32, Option<Bytes>)>,
         wants_keys: bool,
     ) -> Result<Vec<Slice>> {
-        let pipeline = Bytes::from(question.pipeline.to_bytes(env)?);
         let work = places.map(|(partition, last)| {
             let scan = ScanWork { after: last.clone(), ..question.keys.clone() };
-            let evaluate = EvaluateWork { scan, pipeline: pipeline.clone(), wants_keys };
+            let evaluate = EvaluateWork { scan, pipeline: question.encoded.clone(), wants_keys };
             (Place::Partition(*partition), Work::Evaluate(evaluate))
         });
         let replies = self.reach(question.table, mode(question.scan.reads), work.collect())?;
@@ -167,7 +174,7 @@ impl Tables {
         let mut all = question.pipeline.nothing();
         loop {
             progress.fill();
-            let slices = self.slices(env, question, progress.under_way.iter(), false)?;
+            let slices = self.slices(question, progress.under_way.iter(), false)?;
             let (mut failure, mut under_way) = (None, VecDeque::new());
             for (mut place, slice) in std::mem::take(&mut progress.under_way).into_iter().zip(slices) {
                 all.merge(env, question.pipeline, Partial::from_bytes(&slice.partial, question.pipeline)?)?;
@@ -213,7 +220,7 @@ impl Tables {
         let mut after = question.scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
         loop {
             let places: Vec<_> = (0..partitions).map(|partition| (partition, after.clone())).collect();
-            let slices = self.slices(env, question, places.iter(), true)?;
+            let slices = self.slices(question, places.iter(), true)?;
             let mut merged: BTreeMap<Bytes, Vec<Lazy>> = BTreeMap::new();
             let mut least: Option<Frontier> = None;
             for (place, slice) in places.into_iter().zip(slices) {

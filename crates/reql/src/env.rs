@@ -18,6 +18,9 @@ use crate::value::Value;
 /// The largest array of a query that says nothing else.
 pub const DEFAULT_ARRAY_LIMIT: usize = 100_000;
 
+/// The largest array of any query, whatever limit it asks for. RethinkDB has no such limit; it ends when memory does.
+pub const MAX_ARRAY_LIMIT: usize = 1 << 24;
+
 /// The longest string that a query may put together. RethinkDB has no such limit; it ends when memory does.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
 
@@ -215,7 +218,7 @@ impl Env {
             if limit < 1 {
                 return Err(Error::logic(format!("Illegal array size limit `{limit}`.  (Must be >= 1.)")));
             }
-            self.array_limit = limit as usize;
+            self.array_limit = (limit as usize).min(MAX_ARRAY_LIMIT);
         }
         if let Some(size) = self.global_optarg("changefeed_queue_size")? {
             let size = size.as_integer()?;
@@ -330,6 +333,30 @@ impl Env {
             return Ok(());
         }
         Err(Error::limit(format!("String over size limit of {MAX_TEXT_BYTES} bytes (limit `MAX_TEXT_BYTES`).")))
+    }
+
+    /// A value as compact JSON.
+    ///
+    /// # Errors
+    /// If that is longer than strings of queries may be, or the value has no JSON.
+    pub fn json_text(&self, value: &Value) -> Result<Arc<str>> {
+        self.whole_text(value.json_within(MAX_TEXT_BYTES)?)
+    }
+
+    /// A value as error messages show it, but whole.
+    ///
+    /// # Errors
+    /// As [`Env::json_text`].
+    pub fn pretty_text(&self, value: &Value) -> Result<Arc<str>> {
+        self.whole_text(value.pretty_json_within(MAX_TEXT_BYTES)?)
+    }
+
+    fn whole_text(&self, text: Option<String>) -> Result<Arc<str>> {
+        let Some(text) = text else {
+            self.check_text(usize::MAX)?;
+            return Ok(Arc::default());
+        };
+        Ok(text.into())
     }
 
     /// An array of a query.

@@ -10,6 +10,7 @@ use crate::function::Function;
 use crate::lazy::{self, Lazy};
 use crate::scan::{KeyRange, Order, Scan};
 use crate::selection::Table;
+use crate::size::Size;
 use crate::value::{self, Array, Value, ValueExt as _};
 
 /// The elements of an array.
@@ -182,8 +183,8 @@ impl UnionRows {
                 self.heads.push(stream.next(env)?.map(Lazy::Value));
             }
         }
-        let mut rows = Vec::new();
-        while rows.len() < limit {
+        let (mut rows, mut size) = (Vec::new(), Size::default());
+        while rows.len() < limit && !size.is_batch() {
             let mut best: Option<usize> = None;
             for (at, head) in self.heads.iter().enumerate() {
                 let Some(head) = head else { continue };
@@ -197,7 +198,10 @@ impl UnionRows {
             }
             let Some(best) = best else { break };
             let next = self.streams[best].next(env)?.map(Lazy::Value);
-            rows.extend(std::mem::replace(&mut self.heads[best], next));
+            if let Some(row) = std::mem::replace(&mut self.heads[best], next) {
+                size.add(row.encoded_len())?;
+                rows.push(row);
+            }
         }
         Ok(rows)
     }
@@ -271,8 +275,8 @@ impl MapRows {
 
 impl Rows for MapRows {
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
-        let mut rows = Vec::new();
-        while rows.len() < limit {
+        let (mut rows, mut size) = (Vec::new(), Size::default());
+        while rows.len() < limit && !size.is_batch() {
             while let Some(stream) = self.streams.get_mut(self.args.len()) {
                 match env.row_or_later(stream.next(env), !rows.is_empty())? {
                     Later::Row(row) => self.args.push(row),
@@ -280,7 +284,9 @@ impl Rows for MapRows {
                 }
             }
             let args = std::mem::take(&mut self.args);
-            rows.push(self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?.into());
+            let row = self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?;
+            size.add(row.encoded_len())?;
+            rows.push(row.into());
             if self.streams.is_empty() {
                 env.step()?;
             }
@@ -425,12 +431,14 @@ pub struct FoldRows {
     inner: Stream,
     steps: FoldSteps,
     ready: VecDeque<Value>,
+    /// What was made ready since rows were asked for.
+    size: Size,
     is_done: bool,
 }
 
 impl FoldRows {
     pub fn new(inner: Stream, steps: FoldSteps) -> Self {
-        Self { inner, steps, ready: VecDeque::new(), is_done: false }
+        Self { inner, steps, ready: VecDeque::new(), size: Size::default(), is_done: false }
     }
 
     fn emit(&mut self, env: &Env, function: &Function, args: &[Value]) -> Result<()> {
@@ -440,14 +448,18 @@ impl FoldRows {
             let message = format!("Expected type ARRAY but found {}.", value.type_name());
             return Err(Error::typed(&value, message));
         };
-        self.ready.extend(items.iter().cloned());
+        for item in items.iter() {
+            self.size.add(item.encoded_len())?;
+            self.ready.push_back(item.clone());
+        }
         Ok(())
     }
 }
 
 impl Rows for FoldRows {
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
-        while self.ready.len() < limit && !self.is_done {
+        self.size = Size::default();
+        while self.ready.len() < limit && !self.size.is_batch() && !self.is_done {
             let row = match env.row_or_later(self.inner.next(env), !self.ready.is_empty())? {
                 Later::Row(row) => row,
                 Later::Wait => break,

@@ -238,21 +238,20 @@ fn split(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         most = usize::try_from(given).ok();
     }
+    // One part more than an array may have is refused as well as all of them.
+    let most = most.unwrap_or(env.array_limit);
     let parts: Vec<&str> = match separator.as_deref() {
         None => split_at_space(&text, most),
         Some("") => split_characters(&text, most),
-        Some(separator) => match most {
-            None => text.split(separator).collect(),
-            Some(most) => text.splitn(most + 1, separator).collect(),
-        },
+        Some(separator) => text.splitn(most + 1, separator).collect(),
     };
     call.value(env.array(parts.into_iter().map(Value::from).collect())?)
 }
 
-fn split_at_space(text: &str, most: Option<usize>) -> Vec<&str> {
+fn split_at_space(text: &str, most: usize) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text.trim_start_matches(is_space));
     while !rest.is_empty() {
-        if most == Some(parts.len()) {
+        if most == parts.len() {
             parts.push(rest);
             break;
         }
@@ -263,10 +262,10 @@ fn split_at_space(text: &str, most: Option<usize>) -> Vec<&str> {
     parts
 }
 
-fn split_characters(text: &str, most: Option<usize>) -> Vec<&str> {
+fn split_characters(text: &str, most: usize) -> Vec<&str> {
     let (mut parts, mut start) = (Vec::new(), 0);
     for (at, character) in text.char_indices().skip(1) {
-        if most == Some(parts.len()) {
+        if most == parts.len() {
             break;
         }
         if !is_combining(character) {
@@ -291,10 +290,12 @@ fn format_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             ('}', None) => return Err(Error::logic("No parameter tags to close")),
             ('}', Some(field)) => {
                 let value = fields.field(field)?;
-                match &value {
-                    Value::String(text) => out.push_str(text),
-                    other => out.push_str(&other.print()?),
-                }
+                let shown = match &value {
+                    Value::String(text) => text.clone(),
+                    other => env.pretty_text(other)?,
+                };
+                env.check_text(out.len() + shown.len())?;
+                out.push_str(&shown);
                 name = None;
             }
             (other, Some(field)) => field.push(other),

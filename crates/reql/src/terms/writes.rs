@@ -6,6 +6,7 @@ use crate::env::Env;
 use crate::error::{At as _, Error, ErrorKind, Result};
 use crate::plan::Definition;
 use crate::selection::Table;
+use crate::size::Size;
 use crate::source::{Change, Conflict, Durability, Lifetime, Write, Written};
 use crate::stream::BATCH_ROWS;
 use crate::system;
@@ -354,14 +355,25 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         if batch.is_empty() {
             break;
         }
-        let mut writes = Vec::with_capacity(batch.len());
+        let (mut writes, mut size) = (Vec::with_capacity(batch.len()), Size::default());
         for row in batch {
             let key = row.field(table.primary_key())?;
             match change_of(&row) {
-                Ok(change) => writes.push(Write { key, change, hook: hook.clone(), lifetime }),
+                Ok(change) => {
+                    if let Change::Set { document } = &change {
+                        size.add(document.encoded_len())?;
+                    }
+                    writes.push(Write { key, change, hook: hook.clone(), lifetime });
+                }
                 Err(error) => {
                     env.note_refused(&error);
                     counts.take(Written { old: row, new: Value::Null, error: Some(error) }, changes)?;
+                }
+            }
+            if size.is_batch() {
+                size = Size::default();
+                for written in env.write(&table.info, std::mem::take(&mut writes), durability)? {
+                    counts.take(written, changes)?;
                 }
             }
         }
