@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tables::Tables;
+use tables::{Tables, t};
 use tessera_document::{Time, Timezone};
 use tessera_reql::{Answer, ErrorKind, Failure, MemorySource, Request, Stop};
 
@@ -203,4 +203,24 @@ fn the_largest_array_is_bounded_whatever_a_query_asks_for() {
     let tables = Tables::new(&[]);
     let many = tables.ask(&json!([26, [[2, [1, 2]], 500_000_000_000_u64]]), &options);
     assert_eq!(many.unwrap_err().kind, ErrorKind::ResourceLimit);
+}
+
+#[test]
+fn documents_of_one_key_are_joined_page_by_page() {
+    let _alone = alone();
+    let tables = Tables::new(&["t"]);
+    let ask = |term: &Value, options: &Value| tables.ask(term, options);
+    ask(&json!([75, [t(), "k"]]), &json!({})).unwrap();
+    let documents = json!([38, [range(20_000), function(&[1], &json!({"id": var(1), "k": 1}))]]);
+    assert_eq!(ask(&json!([56, [t(), documents]]), &json!({})).unwrap()["inserted"], 20_000);
+    let joined = |left: &Value| json!([50, [left, "k", t()], {"index": "k"}]);
+    let stream = json!([38, [range(2), function(&[1], &json!({"k": 1}))]]);
+    let (count, held) = most_held(|| ask(&json!([43, [[71, [joined(&stream), 10]]]]), &json!({})));
+    assert_eq!(count.unwrap(), 10);
+    assert!(held < MIB, "{held}");
+    assert_eq!(ask(&json!([43, [joined(&stream)]]), &json!({})).unwrap(), 40_000);
+    let array = json!([2, [{"k": 1}]]);
+    let (refused, held) = most_held(|| ask(&joined(&array), &json!({"array_limit": 100})));
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::ResourceLimit);
+    assert!(held < MIB, "{held}");
 }

@@ -8,6 +8,7 @@ mod accumulator;
 mod apply;
 mod bytes;
 mod feed_sort;
+mod join_rows;
 mod operation;
 mod pipeline;
 mod rows;
@@ -22,12 +23,12 @@ use std::sync::Arc;
 pub use accumulate::sort_key;
 pub use accumulator::Accumulator;
 pub use feed_sort::{FeedKind, FeedSort};
+pub use join_rows::EqualityJoinRows;
 use operation::GroupedRow;
 pub use operation::Operation;
 pub use pipeline::{Partial, Pipeline};
 pub use rows::{
-    ArrayRows, DeferredRows, EqualityJoinRows, FoldRows, FoldSteps, MapRows, OffsetRows, RangeRows, ReadyRows,
-    SliceRows, UnionRows,
+    ArrayRows, DeferredRows, FoldRows, FoldSteps, MapRows, OffsetRows, RangeRows, ReadyRows, SliceRows, UnionRows,
 };
 pub use run::Run;
 pub use subject::{FirstRows, Subject, eager, no_end};

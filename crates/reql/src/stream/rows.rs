@@ -7,11 +7,9 @@ use super::{BATCH_ROWS, FeedSort, Rows, Stream, Subject, eager};
 use crate::env::{Env, Later};
 use crate::error::{At as _, Error, FrameId, Result};
 use crate::function::Function;
-use crate::lazy::{self, Lazy};
-use crate::scan::{KeyRange, Order, Scan};
-use crate::selection::Table;
+use crate::lazy::Lazy;
 use crate::size::Size;
-use crate::value::{self, Array, Value, ValueExt as _};
+use crate::value::{self, Array, Value};
 
 /// The elements of an array.
 pub struct ArrayRows {
@@ -343,78 +341,6 @@ impl Rows for OffsetRows {
 
     fn feed(&self) -> Option<FeedSort> {
         self.inner.feed()
-    }
-}
-
-/// For each row of a stream the documents of a table whose key is what a function makes of the row.
-pub struct EqualityJoinRows {
-    pub left: Stream,
-    pub function: Arc<Function>,
-    pub table: Arc<Table>,
-    pub index: Option<Arc<str>>,
-    pub ready: VecDeque<Value>,
-}
-
-impl EqualityJoinRows {
-    fn matches(&self, env: &Env, key: &Value) -> Result<Vec<Value>> {
-        if self.index.is_none() {
-            return Ok(env.get(&self.table.info, key, self.table.reads)?.into_iter().collect());
-        }
-        let mut scan = Scan {
-            index: self.index.clone(),
-            range: KeyRange::only(key.clone()),
-            cells: None,
-            order: Order::Any,
-            after: None,
-            limit: BATCH_ROWS,
-            reads: self.table.reads,
-        };
-        let mut rows = Vec::new();
-        loop {
-            let page = env.source()?.scan(env, &self.table.info, &scan)?;
-            rows.extend(lazy::values(page.rows)?);
-            match page.next {
-                None => return Ok(rows),
-                next => scan.after = next,
-            }
-        }
-    }
-}
-
-impl Rows for EqualityJoinRows {
-    fn is_array(&self) -> bool {
-        self.left.is_array()
-    }
-
-    fn is_infinite(&self) -> bool {
-        self.left.is_infinite()
-    }
-
-    fn feed(&self) -> Option<FeedSort> {
-        self.left.feed()
-    }
-
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
-        while self.ready.len() < limit {
-            let Later::Row(row) = env.row_or_later(self.left.next(env).at(self.left.frame), !self.ready.is_empty())?
-            else {
-                break;
-            };
-            if row.is_null() {
-                continue;
-            }
-            let key = match self.function.value_of(env, &row) {
-                Ok(Value::Null) => continue,
-                Ok(key) => key,
-                Err(error) if error.is_non_existence() => continue,
-                Err(error) => return Err(error),
-            };
-            for found in self.matches(env, &key)? {
-                self.ready.push_back(value::object([("left", row.clone()), ("right", found)])?);
-            }
-        }
-        let count = self.ready.len().min(limit);
-        Ok(self.ready.drain(..count).map(Lazy::Value).collect())
     }
 }
 
