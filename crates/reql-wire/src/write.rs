@@ -67,8 +67,8 @@ impl Tables {
                         continue;
                     }
                     Err(_) => {
-                        there[at] =
-                            self.read(&table, ReadMode::Single, std::iter::once(keys[at].clone()))?.pop().flatten();
+                        let found = self.read(&table, ReadMode::Single, std::iter::once(keys[at].clone()));
+                        there[at] = found.map_err(|error| unless_written(&written, error))?.pop().flatten();
                         is_known[at] = true;
                         continue;
                     }
@@ -105,7 +105,8 @@ impl Tables {
                     }
                     Reply::Refused(reason) => written[at] = Some(refused(old, &reason)),
                     Reply::Taken(taken) => {
-                        let error = Some(self.duplicate(info, &taken)?);
+                        let error = self.duplicate(info, &taken).map_err(|error| unless_written(&written, error))?;
+                        let error = Some(error);
                         written[at] = Some(Written { old, new: Value::Null, error });
                     }
                     Reply::Ended(key) => ended.push(key),
@@ -126,7 +127,8 @@ impl Tables {
             }
             env.step()?;
         }
-        Err(Error::failed("Cannot perform write: others change the document all the time."))
+        let error = Error::failed("Cannot perform write: others change the document all the time.");
+        Err(unless_written(&written, error))
     }
 
     /// Sends writes, each one to be carried out for itself; what `claiming` has change unique keys. Returns replies with the places of the writes;

@@ -137,6 +137,8 @@ pub struct Env {
     steps: Cell<u32>,
     /// Options of the query that are being evaluated, one for another.
     options_open: Cell<usize>,
+    /// Whether the query has written something at once.
+    pub(crate) has_written: Cell<bool>,
     /// What is to be written at the end, if it is to take effect [together](crate::together).
     pub(crate) gathered: RefCell<Option<Gathered>>,
     /// Where the query's programs of JavaScript run, once there was one.
@@ -163,6 +165,7 @@ impl Env {
             globals: Vec::new(),
             steps: Cell::new(0),
             options_open: Cell::new(0),
+            has_written: Cell::new(false),
             gathered: RefCell::new(None),
             script: RefCell::new(None),
         }

@@ -259,7 +259,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     let mut counts = Counts::default();
     loop {
-        let batch = stream.next_batch(env, BATCH_ROWS)?;
+        let batch = stream.next_batch(env, BATCH_ROWS).map_err(|error| env.unless_written(error))?;
         if batch.is_empty() {
             break;
         }
@@ -351,7 +351,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let (table, mut stream) = Val { frame, kind: selection.kind }.into_selection(env)?;
     let hook = hook_of(call, env, &table)?;
     loop {
-        let batch = stream.next_batch(env, BATCH_ROWS)?;
+        let batch = stream.next_batch(env, BATCH_ROWS).map_err(|error| env.unless_written(error))?;
         if batch.is_empty() {
             break;
         }
@@ -410,8 +410,8 @@ fn for_each(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let function = call.function(env, 1, Shortcut::Constant)?;
     stream.check_finite()?;
     let mut total = Value::empty_object();
-    while let Some(row) = stream.next(env).at(stream.frame)? {
-        let result = function.call(env, &[row], false)?;
+    while let Some(row) = stream.next(env).map_err(|error| env.unless_written(error)).at(stream.frame)? {
+        let result = function.call(env, &[row], false).map_err(|error| env.unless_written(error))?;
         let frame = result.frame;
         let added = result.into_datum().and_then(|result| match &result {
             object if object.is_object() => add_up(&total, object),
