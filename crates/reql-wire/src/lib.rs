@@ -33,6 +33,7 @@ mod outgoing;
 mod partition;
 mod plan;
 mod point;
+mod position;
 mod pushdown;
 mod queries;
 mod respond;

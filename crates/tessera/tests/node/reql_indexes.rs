@@ -304,3 +304,35 @@ fn a_node_waits_for_indexes_that_another_node_has_just_made() {
         assert_eq!(reads.ask(&json!([43, [[78, [table("t"), 3], {"index": name}]]])), 30, "by {name}");
     }
 }
+
+/// A stream that has begun by an index does not go on in another one that got its name.
+#[test]
+fn a_stream_by_an_index_ends_when_another_one_takes_its_name() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}")]);
+    let mut client = Client::to(port);
+    assert_eq!(client.ask(&json!([60, ["t"], {"shards": 2}]))["tables_created"], 1);
+    let documents: Vec<Value> = (0..2000).map(|id| json!({"id": id, "n": id, "s": format!("s{id}")})).collect();
+    for part in documents.chunks(500) {
+        assert_eq!(client.ask(&insert("t", part))["inserted"], 500);
+    }
+    let some = json!([182, [table("t"), -1, 5000], {"index": "by"}]);
+    for (token, stream) in
+        (9001..).zip([by_index("by"), json!([33, [by_index("by"), "id"]]), some.clone(), json!([33, [some, "id"]])])
+    {
+        for (name, field) in [("by", "n"), ("other", "s")] {
+            assert_eq!(client.ask(&json!([75, [table("t"), name, function(&row(field))]]))["created"], 1);
+        }
+        wait(&mut client, &[]);
+        client.send(token, &json!([1, stream, {"max_batch_rows": 10}]).to_string());
+        assert_eq!(client.receive().1["t"], 3, "{stream}");
+        assert_eq!(client.ask(&json!([156, [table("t"), "other", "by"], {"overwrite": true}]))["renamed"], 1);
+        let end = wait_for("the end of the stream", PATIENCE, || {
+            client.send(token, "[2]");
+            Some(client.receive().1).filter(|answer| answer["t"] != 3)
+        });
+        let text = end["r"][0].as_str().unwrap_or_default();
+        assert!(text.contains("Index `by` on table `test.t` was replaced by another one"), "{stream}: {end}");
+        assert_eq!(client.ask(&json!([76, [table("t"), "by"]]))["dropped"], 1);
+    }
+}
