@@ -188,6 +188,8 @@ impl ScanWork {
         let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         match (after, self.order) {
             (None, _) => (start, end),
+            // A scan may have been told meanwhile to leave something out.
+            (Some(after), Order::Ascending) if **after < *self.start => (start, end),
             (Some(after), Order::Ascending) => (Bound::Excluded(&after[..]), end),
             (Some(after), Order::Descending) => (start, Bound::Excluded(&after[..])),
         }

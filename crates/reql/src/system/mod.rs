@@ -260,6 +260,13 @@ impl Source for WithSystemTables {
         self.0.indexes(table)
     }
 
+    fn index_definition(&self, table: &TableInfo, name: &str) -> Result<Option<IndexDefinition>> {
+        if table.is_system() {
+            return Ok(None);
+        }
+        self.0.index_definition(table, name)
+    }
+
     fn learn(&self) {
         self.0.learn();
     }
