@@ -49,6 +49,9 @@ const STAYING_OPTIONS: &[&str] = &[
 /// After this many steps a query looks whether it is to stop.
 const STEPS_PER_CHECK: u32 = 256;
 
+/// So many bytes that are compared, copied or searched count as a step.
+const BYTES_PER_STEP: usize = 1 << 10;
+
 /// Tells a running query to stop, and lets it give way to others.
 pub trait Pacer: Send + Sync {
     /// Called often while a query runs. May wait; false ends the query.
@@ -290,6 +293,16 @@ impl Env {
         self.check()
     }
 
+    /// Counts the steps of work on a value of so many bytes, which is not interrupted itself.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub fn work(&self, bytes: usize) -> Result<()> {
+        let more = u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
+        self.steps.set(self.steps.get().saturating_add(more));
+        if self.steps.get() < STEPS_PER_CHECK { Ok(()) } else { self.check() }
+    }
+
     /// Looks whether the query goes on.
     ///
     /// # Errors
@@ -343,6 +356,7 @@ impl Env {
     /// # Errors
     /// If that is longer than strings of queries may be, or the value has no JSON.
     pub fn json_text(&self, value: &Value) -> Result<Arc<str>> {
+        self.work(value.encoded_len())?;
         self.whole_text(value.json_within(MAX_TEXT_BYTES)?)
     }
 
@@ -351,6 +365,7 @@ impl Env {
     /// # Errors
     /// As [`Env::json_text`].
     pub fn pretty_text(&self, value: &Value) -> Result<Arc<str>> {
+        self.work(value.encoded_len())?;
         self.whole_text(value.pretty_json_within(MAX_TEXT_BYTES)?)
     }
 

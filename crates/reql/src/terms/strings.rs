@@ -18,8 +18,13 @@ pub const TERMS: &[Definition] = &[
 /// The most memory that a regular expression may take.
 const PATTERN_BYTES: usize = 1 << 20;
 
+/// The most that the bytes of a text may be, times those of the regular expression that is looked for in it: the search is not
+/// interrupted, and takes as long as this product at worst.
+const MATCH_BYTES: usize = 1 << 38;
+
 fn change_case(call: &mut Call<'_>, env: &Env, change: fn(&str) -> String) -> Result<Val> {
     let text = call.string(env, 0)?;
+    env.work(text.len())?;
     call.value(Value::from(change(&text)))
 }
 
@@ -39,7 +44,9 @@ fn match_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             "Error in regexp `{pattern}` (portion `{repeated}`): bad repetition operator: {repeated}"
         )));
     }
-    let compiled = regex::RegexBuilder::new(&translate(&pattern)).size_limit(PATTERN_BYTES).build();
+    env.work(text.len())?;
+    let size_limit = PATTERN_BYTES.min(MATCH_BYTES / text.len().max(1));
+    let compiled = regex::RegexBuilder::new(&translate(&pattern)).size_limit(size_limit).build();
     let compiled = match compiled {
         Ok(compiled) => compiled,
         Err(error) => {
@@ -238,6 +245,7 @@ fn split(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         most = usize::try_from(given).ok();
     }
+    env.work(text.len())?;
     // One part more than an array may have is refused as well as all of them.
     let most = most.unwrap_or(env.array_limit);
     let parts: Vec<&str> = match separator.as_deref() {
@@ -295,6 +303,7 @@ fn format_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                     other => env.pretty_text(other)?,
                 };
                 env.check_text(out.len() + shown.len())?;
+                env.work(shown.len())?;
                 out.push_str(&shown);
                 name = None;
             }

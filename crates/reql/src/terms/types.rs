@@ -281,7 +281,7 @@ fn source_code(function: &Function) -> String {
 }
 
 fn describe_table(env: &Env, table: &crate::selection::Table) -> Result<Value> {
-    let mut names: Vec<String> = env.source()?.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
+    let mut names = env.source()?.index_names(&table.info)?;
     names.sort();
     let counts = env.source()?.document_counts(&table.info)?;
     let counts = counts.into_iter().map(|count| value::number(count as f64)).collect::<Result<_>>()?;

@@ -336,3 +336,15 @@ fn a_stream_by_an_index_ends_when_another_one_takes_its_name() {
         assert_eq!(client.ask(&json!([76, [table("t"), "by"]]))["dropped"], 1);
     }
 }
+
+#[test]
+fn names_of_indexes_are_told_without_leaders() {
+    let mut cluster = Cluster::start_with_reql(3);
+    let mut client = Client::to(cluster.reql_ports()[0]);
+    assert_eq!(client.ask(&json!([60, ["t"], {"shards": 8, "replicas": 1}]))["tables_created"], 1);
+    assert_eq!(client.ask(&create_index("n", &[], &json!({})))["created"], 1);
+    cluster.kill(2);
+    let began = std::time::Instant::now();
+    assert_eq!(client.ask(&json!([77, [table("t")]])), json!(["n"]));
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+}
