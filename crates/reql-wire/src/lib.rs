@@ -36,6 +36,7 @@ mod point;
 mod position;
 mod pushdown;
 mod queries;
+mod replica;
 mod respond;
 mod route;
 mod rows;

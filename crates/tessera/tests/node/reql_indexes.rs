@@ -348,3 +348,38 @@ fn names_of_indexes_are_told_without_leaders() {
     assert_eq!(client.ask(&json!([77, [table("t")]])), json!(["n"]));
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
 }
+
+/// What an outdated read by an index gives are documents that had that key, whatever is applied meanwhile.
+#[test]
+fn an_outdated_read_by_an_index_gives_documents_that_belong_there() {
+    let cluster = Cluster::start_with_reql(3);
+    let ports = cluster.reql_ports();
+    let mut client = Client::to(ports[0]);
+    let options = json!({"shards": 1, "replicas": 3, "durability": "soft"});
+    assert_eq!(client.ask(&json!([60, ["t"], options]))["tables_created"], 1);
+    assert_eq!(client.ask(&create_index("s", &[], &json!({})))["created"], 1);
+    let documents: Vec<Value> = (0..200).map(|id| json!({"id": id, "s": "open"})).collect();
+    assert_eq!(client.ask(&insert("t", &documents))["inserted"], 200);
+    wait(&mut client, &[]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let toggling = std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            let other = json!([65, [[17, [row("s"), "open"]], "closed", "open"]]);
+            while !stop.load(Ordering::Relaxed) {
+                client.ask(&json!([53, [table("t"), function(&json!({"s": other}))]]));
+            }
+        }
+    });
+    let outdated = json!([15, ["t"], {"read_mode": "outdated"}]);
+    let mut readers: Vec<Client> = ports.iter().map(|port| Client::to(*port)).collect();
+    for round in 0..1500 {
+        let wanted = ["open", "closed"][round % 2];
+        let found = readers[round % 3].ask(&json!([78, [outdated, wanted], {"index": "s"}]));
+        for document in found.as_array().unwrap() {
+            assert_eq!(document["s"], wanted, "{document}");
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    toggling.join().unwrap();
+}
