@@ -21,6 +21,8 @@ const SLICE: Duration = Duration::from_millis(50);
 const SLOW: Duration = Duration::from_secs(1);
 /// Bytes of a partial result, about.
 const PARTIAL_BYTES: usize = 1 << 20;
+/// What a document may make here, about: whoever asks evaluates those that make more.
+const MOST_BYTES: usize = 32 << 20;
 /// Documents that are read in one go.
 const PAGE_DOCUMENTS: usize = 256;
 const LEAST_PAGE_DOCUMENTS: usize = 16;
@@ -99,7 +101,7 @@ fn slice(
             Ended::Reply(reply) => return Ok(reply),
             Ended::Interrupted(_) if shared.is_stopping() => return Err(RequestError::ShuttingDown),
             // What the document has added so far cannot be taken back: those before it are evaluated again, without it.
-            Ended::Interrupted(before) => documents = before,
+            Ended::Interrupted(before) | Ended::TooMuch(before) => documents = before,
         }
     }
 }
@@ -109,6 +111,8 @@ enum Ended {
     Reply(Reply),
     /// The functions of a document took too long; so many documents were before it.
     Interrupted(usize),
+    /// A document made too much; so many documents were before it.
+    TooMuch(usize),
 }
 
 struct UnderWay<'a> {
@@ -152,6 +156,9 @@ impl UnderWay<'_> {
                 let before = self.rows();
                 if let Err(error) = self.run.add(&self.env, Lazy::Document(Document::trusted(document))) {
                     return Ok(self.failed(&error, key, documents, before));
+                }
+                if self.run.bytes() > MOST_BYTES {
+                    return Ok(Ended::TooMuch(documents));
                 }
                 documents += 1;
                 let made = self.rows() - before;

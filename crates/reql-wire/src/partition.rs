@@ -2,6 +2,7 @@
 
 use crate::feeds::{STATE_KEY, decode_state};
 use crate::indexes::{IndexList, LIST_KEY};
+use crate::replica;
 use crate::shared::Shared;
 use crate::work::{Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_document::EntryKey;
 use tessera_engine::{KeyRange, Order, PageLimit};
 use tessera_reql::{Cells, cell_bounds};
-use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions};
+use tessera_store::{Leader, Operation, Store, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Acks, Durability, ReadMode, RequestError, Space, TableId};
 use tokio::sync::{Notify, oneshot};
 
@@ -102,6 +103,10 @@ fn scan_uncounted(
     if scan.space == Space::DOCUMENTS {
         return read(store, table, partition, reads, |transaction| scan.page_of_documents(transaction, PAGE_BYTES));
     }
+    if reads == ReadMode::Outdated && table.leader_of(partition) != Leader::Here {
+        let page = |transaction: &Transaction<'_>| scan.page_of_index(transaction, PAGE_BYTES);
+        return replica::page_of_index(store, table, partition, scan.space, page);
+    }
     let page = |transaction: &mut Transaction<'_>| scan.page_of_index(transaction, PAGE_BYTES);
     if let Some(reply) = table.read_instant(partition, reads, store.now(), page)? {
         return Ok(reply);
@@ -188,6 +193,8 @@ impl ScanWork {
         let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         match (after, self.order) {
             (None, _) => (start, end),
+            // A scan may have been told meanwhile to leave something out.
+            (Some(after), Order::Ascending) if **after < *self.start => (start, end),
             (Some(after), Order::Ascending) => (Bound::Excluded(&after[..]), end),
             (Some(after), Order::Descending) => (start, Bound::Excluded(&after[..])),
         }

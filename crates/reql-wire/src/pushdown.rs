@@ -4,6 +4,7 @@
 //! what comes is put together as it comes; with an order, rows are merged by the keys of their documents. A position says for each
 //! partition that was begun behind which document it is.
 
+use crate::position;
 use crate::route::Place;
 use crate::scan::{check_kind, document_range, index_range, key_order, not_built, only_key, scan_work, split};
 use crate::tables::{Tables, damaged, mode};
@@ -24,6 +25,9 @@ const WINDOW: usize = 16;
 /// Documents that are evaluated here where the functions for one take long.
 const SLOW_DOCUMENTS: u32 = 1;
 
+/// A pipeline that is larger, by the values of its variables, is not sent to each partition with each slice.
+const PIPELINE_BYTES: usize = 16 << 20;
+
 /// What is to be evaluated.
 struct Question<'a> {
     table: &'a Arc<Table>,
@@ -31,24 +35,28 @@ struct Question<'a> {
     scan: &'a Scan,
     keys: ScanWork,
     pipeline: &'a Arc<Pipeline>,
+    /// The pipeline, as it is sent.
+    encoded: Bytes,
 }
 
 /// Partitions under way, each with the last document that was evaluated, and the first one that was not begun.
 struct Progress {
+    space: Space,
     partitions: u32,
     under_way: VecDeque<(u32, Option<Bytes>)>,
     next: u32,
 }
 
 impl Progress {
-    fn begin(partitions: u32) -> Self {
-        Self { partitions, under_way: VecDeque::new(), next: 0 }
+    fn begin(space: Space, partitions: u32) -> Self {
+        Self { space, partitions, under_way: VecDeque::new(), next: 0 }
     }
 
-    fn read(position: &Position, partitions: u32) -> Result<Self> {
+    fn read(position: &Position, question: &Question<'_>, partitions: u32) -> Result<Self> {
         let mut input = Bytes::copy_from_slice(&position.0);
         let mut read = || {
-            let mut progress = Self { partitions: input.try_get_u32_le().ok()?, ..Self::begin(0) };
+            let space = Space(input.try_get_u32_le().ok()?);
+            let mut progress = Self::begin(space, input.try_get_u32_le().ok()?);
             progress.next = input.try_get_u32_le().ok()?;
             while !input.is_empty() {
                 let partition = input.try_get_u32_le().ok()?;
@@ -57,6 +65,7 @@ impl Progress {
             Some(progress)
         };
         let progress = read().ok_or_else(damaged)?;
+        position::check(progress.space, question.keys.space, question.info, question.scan)?;
         if progress.partitions == partitions { Ok(progress) } else { Err(split()) }
     }
 
@@ -65,6 +74,7 @@ impl Progress {
             return None;
         }
         let mut out = Vec::new();
+        out.put_u32_le(self.space.0);
         out.put_u32_le(self.partitions);
         out.put_u32_le(self.next);
         for (partition, last) in &self.under_way {
@@ -95,6 +105,10 @@ impl Tables {
         if only_key(scan).is_some() {
             return evaluate_page(env, pipeline, self.page(env, info, scan)?);
         }
+        let encoded = Bytes::from(pipeline.to_bytes(env)?);
+        if encoded.len() > PIPELINE_BYTES {
+            return evaluate_page(env, pipeline, self.page(env, info, scan)?);
+        }
         let (space, keys) = match &scan.index {
             None => (Space::DOCUMENTS, document_range(scan)?),
             Some(name) => {
@@ -110,7 +124,7 @@ impl Tables {
         };
         let keys = scan_work(space, &keys, key_order(scan.order), None, scan.limit);
         let keys = ScanWork { cells: scan.cells.clone(), ..keys };
-        let question = Question { table, info, scan, keys, pipeline };
+        let question = Question { table, info, scan, keys, pipeline, encoded };
         if scan.order == Order::Any || pipeline.terminal.is_some() {
             self.evaluate_in_any_order(env, &question)
         } else {
@@ -121,15 +135,13 @@ impl Tables {
     /// The slices of partitions, each behind a document.
     fn slices<'a>(
         &self,
-        env: &Env,
         question: &Question<'_>,
         places: impl Iterator<Item = &'a (u32, Option<Bytes>)>,
         wants_keys: bool,
     ) -> Result<Vec<Slice>> {
-        let pipeline = Bytes::from(question.pipeline.to_bytes(env)?);
         let work = places.map(|(partition, last)| {
             let scan = ScanWork { after: last.clone(), ..question.keys.clone() };
-            let evaluate = EvaluateWork { scan, pipeline: pipeline.clone(), wants_keys };
+            let evaluate = EvaluateWork { scan, pipeline: question.encoded.clone(), wants_keys };
             (Place::Partition(*partition), Work::Evaluate(evaluate))
         });
         let replies = self.reach(question.table, mode(question.scan.reads), work.collect())?;
@@ -161,13 +173,13 @@ impl Tables {
         let partitions = question.table.schema().partitions;
         let has_terminal = question.pipeline.terminal.is_some();
         let mut progress = match &question.scan.after {
-            None => Progress::begin(partitions),
-            Some(position) => Progress::read(position, partitions)?,
+            None => Progress::begin(question.keys.space, partitions),
+            Some(position) => Progress::read(position, question, partitions)?,
         };
         let mut all = question.pipeline.nothing();
         loop {
             progress.fill();
-            let slices = self.slices(env, question, progress.under_way.iter(), false)?;
+            let slices = self.slices(question, progress.under_way.iter(), false)?;
             let (mut failure, mut under_way) = (None, VecDeque::new());
             for (mut place, slice) in std::mem::take(&mut progress.under_way).into_iter().zip(slices) {
                 all.merge(env, question.pipeline, Partial::from_bytes(&slice.partial, question.pipeline)?)?;
@@ -210,10 +222,11 @@ impl Tables {
     fn evaluate_in_order(&self, env: &Env, question: &Question<'_>) -> Result<Evaluated> {
         let partitions = question.table.schema().partitions;
         let order = question.keys.order;
-        let mut after = question.scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
+        let space = question.keys.space;
+        let mut after = position::key_before(space, question.info, question.scan)?;
         loop {
             let places: Vec<_> = (0..partitions).map(|partition| (partition, after.clone())).collect();
-            let slices = self.slices(env, question, places.iter(), true)?;
+            let slices = self.slices(question, places.iter(), true)?;
             let mut merged: BTreeMap<Bytes, Vec<Lazy>> = BTreeMap::new();
             let mut least: Option<Frontier> = None;
             for (place, slice) in places.into_iter().zip(slices) {
@@ -248,7 +261,7 @@ impl Tables {
             if let Some((furthest, _)) = furthest {
                 let last =
                     last.filter(|last| order.compare(last, furthest).is_gt()).unwrap_or_else(|| furthest.clone());
-                return Ok(in_order(merged, question.scan.order, Some(Position(last.to_vec()))));
+                return Ok(in_order(merged, question.scan.order, Some(position::behind(space, &last))));
             }
             let mut place = (partition, last);
             match end {
@@ -256,7 +269,7 @@ impl Tables {
                 SliceEnd::Slow(_) => {
                     let (partial, _) = self.evaluate_slow(env, question, &mut place)?;
                     if partial.row_count() > 0 {
-                        let next = place.1.map(|last| Position(last.to_vec()));
+                        let next = place.1.map(|last| position::behind(space, &last));
                         return Ok(Evaluated { partial, next });
                     }
                 }

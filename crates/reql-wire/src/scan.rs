@@ -2,6 +2,7 @@
 
 use crate::definition::{is_geospatial, read_definition};
 use crate::indexes::value_at;
+use crate::position;
 use crate::route::Place;
 use crate::tables::{Tables, damaged, decoded, mode};
 use crate::work::{Reply, ScanWork, Work};
@@ -90,7 +91,7 @@ impl Tables {
         let (limit, partitions) = (scan.limit.max(1), table.schema().partitions);
         let even = limit.div_ceil(partitions as usize);
         let share = (even + 2 * even.isqrt()).max(FEWEST_ROWS).min(limit);
-        let after = scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
+        let after = position::key_before(space, info, scan)?;
         let work =
             |after| Work::Scan(ScanWork { cells: scan.cells.clone(), ..scan_work(space, keys, order, after, share) });
         let place = |partition| (Place::Partition(partition), work(after.clone()));
@@ -118,7 +119,7 @@ impl Tables {
             KeyOrder::Descending => merged.into_iter().rev().filter(|(key, _)| is_inside(key)).take(limit).collect(),
         };
         let has_more = sorted.len() < total || end.is_some();
-        let next = sorted.last().filter(|_| has_more).map(|(key, _)| Position(key.to_vec()));
+        let next = sorted.last().filter(|_| has_more).map(|(key, _)| position::behind(space, key));
         Ok((sorted, next))
     }
 

@@ -232,6 +232,11 @@ impl Source for Tables {
         indexes.iter().map(info).collect()
     }
 
+    /// The catalog tells them, also while partitions have no leaders.
+    fn index_names(&self, info: &TableInfo) -> Result<Vec<String>> {
+        Ok(self.open(info)?.indexes().iter().map(|(name, _)| name.into()).collect())
+    }
+
     fn time_left(&self, info: &TableInfo, key: &Value) -> Result<Option<u64>> {
         let key = key_of(key)?;
         let work = vec![(Place::Key(key.clone()), Work::Stored { key })];

@@ -13,6 +13,9 @@ use tessera_reql::{Durability, Env, Error, ErrorKind, Lifetime, Result, TableInf
 use tessera_store::Table;
 use tessera_types::{ReadMode, RecordKey, RequestError, Space};
 
+/// Documents that are written at once are so long together, but for the last one.
+const BYTES_AT_ONCE: usize = 8 << 20;
+
 /// How often a write is computed anew because others were faster. One of all those who try succeeds each time.
 const WRITE_TRIES: usize = 1000;
 
@@ -39,9 +42,12 @@ impl Tables {
         while tries > 0 {
             let (mut work, mut claiming) = (Vec::new(), Vec::new());
             let mut under_way = BTreeMap::new();
-            let (mut in_turn, mut waiting) = (BTreeSet::new(), Vec::new());
+            let (mut in_turn, mut waiting, mut bytes) = (BTreeSet::new(), Vec::new(), 0);
             let left = written.iter().filter(|written| written.is_none()).count();
             for (at, write) in writes.iter().enumerate() {
+                if bytes >= BYTES_AT_ONCE {
+                    break;
+                }
                 if written[at].is_some() {
                     continue;
                 }
@@ -61,8 +67,8 @@ impl Tables {
                         continue;
                     }
                     Err(_) => {
-                        there[at] =
-                            self.read(&table, ReadMode::Single, std::iter::once(keys[at].clone()))?.pop().flatten();
+                        let found = self.read(&table, ReadMode::Single, std::iter::once(keys[at].clone()));
+                        there[at] = found.map_err(|error| unless_written(&written, error))?.pop().flatten();
                         is_known[at] = true;
                         continue;
                     }
@@ -72,6 +78,7 @@ impl Tables {
                     written[at] = Some(Written { old, new, error: None });
                     continue;
                 }
+                bytes += new_bytes.as_ref().map_or(0, Bytes::len);
                 let (old_bytes, key, lifetime) = (there[at].clone(), &keys[at], write.lifetime);
                 let mut write = work_of(&self.0, &table, env, key, (&old, old_bytes), (&new, new_bytes), durability)?;
                 write.work.lifetime = lifetime;
@@ -98,7 +105,8 @@ impl Tables {
                     }
                     Reply::Refused(reason) => written[at] = Some(refused(old, &reason)),
                     Reply::Taken(taken) => {
-                        let error = Some(self.duplicate(info, &taken)?);
+                        let error = self.duplicate(info, &taken).map_err(|error| unless_written(&written, error))?;
+                        let error = Some(error);
                         written[at] = Some(Written { old, new: Value::Null, error });
                     }
                     Reply::Ended(key) => ended.push(key),
@@ -119,7 +127,8 @@ impl Tables {
             }
             env.step()?;
         }
-        Err(Error::failed("Cannot perform write: others change the document all the time."))
+        let error = Error::failed("Cannot perform write: others change the document all the time.");
+        Err(unless_written(&written, error))
     }
 
     /// Sends writes, each one to be carried out for itself; what `claiming` has change unique keys. Returns replies with the places of the writes;

@@ -18,6 +18,9 @@ use crate::value::Value;
 /// The largest array of a query that says nothing else.
 pub const DEFAULT_ARRAY_LIMIT: usize = 100_000;
 
+/// The largest array of any query, whatever limit it asks for. RethinkDB has no such limit; it ends when memory does.
+pub const MAX_ARRAY_LIMIT: usize = 1 << 24;
+
 /// The longest string that a query may put together. RethinkDB has no such limit; it ends when memory does.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
 
@@ -45,6 +48,9 @@ const STAYING_OPTIONS: &[&str] = &[
 
 /// After this many steps a query looks whether it is to stop.
 const STEPS_PER_CHECK: u32 = 256;
+
+/// So many bytes that are compared, copied or searched count as a step.
+const BYTES_PER_STEP: usize = 1 << 10;
 
 /// Tells a running query to stop, and lets it give way to others.
 pub trait Pacer: Send + Sync {
@@ -134,6 +140,8 @@ pub struct Env {
     steps: Cell<u32>,
     /// Options of the query that are being evaluated, one for another.
     options_open: Cell<usize>,
+    /// Whether the query has written something at once.
+    pub(crate) has_written: Cell<bool>,
     /// What is to be written at the end, if it is to take effect [together](crate::together).
     pub(crate) gathered: RefCell<Option<Gathered>>,
     /// Where the query's programs of JavaScript run, once there was one.
@@ -160,6 +168,7 @@ impl Env {
             globals: Vec::new(),
             steps: Cell::new(0),
             options_open: Cell::new(0),
+            has_written: Cell::new(false),
             gathered: RefCell::new(None),
             script: RefCell::new(None),
         }
@@ -215,7 +224,7 @@ impl Env {
             if limit < 1 {
                 return Err(Error::logic(format!("Illegal array size limit `{limit}`.  (Must be >= 1.)")));
             }
-            self.array_limit = limit as usize;
+            self.array_limit = (limit as usize).min(MAX_ARRAY_LIMIT);
         }
         if let Some(size) = self.global_optarg("changefeed_queue_size")? {
             let size = size.as_integer()?;
@@ -284,6 +293,16 @@ impl Env {
         self.check()
     }
 
+    /// Counts the steps of work on a value of so many bytes, which is not interrupted itself.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub fn work(&self, bytes: usize) -> Result<()> {
+        let more = u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
+        self.steps.set(self.steps.get().saturating_add(more));
+        if self.steps.get() < STEPS_PER_CHECK { Ok(()) } else { self.check() }
+    }
+
     /// Looks whether the query goes on.
     ///
     /// # Errors
@@ -330,6 +349,32 @@ impl Env {
             return Ok(());
         }
         Err(Error::limit(format!("String over size limit of {MAX_TEXT_BYTES} bytes (limit `MAX_TEXT_BYTES`).")))
+    }
+
+    /// A value as compact JSON.
+    ///
+    /// # Errors
+    /// If that is longer than strings of queries may be, or the value has no JSON.
+    pub fn json_text(&self, value: &Value) -> Result<Arc<str>> {
+        self.work(value.encoded_len())?;
+        self.whole_text(value.json_within(MAX_TEXT_BYTES)?)
+    }
+
+    /// A value as error messages show it, but whole.
+    ///
+    /// # Errors
+    /// As [`Env::json_text`].
+    pub fn pretty_text(&self, value: &Value) -> Result<Arc<str>> {
+        self.work(value.encoded_len())?;
+        self.whole_text(value.pretty_json_within(MAX_TEXT_BYTES)?)
+    }
+
+    fn whole_text(&self, text: Option<String>) -> Result<Arc<str>> {
+        let Some(text) = text else {
+            self.check_text(usize::MAX)?;
+            return Ok(Arc::default());
+        };
+        Ok(text.into())
     }
 
     /// An array of a query.

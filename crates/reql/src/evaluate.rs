@@ -128,7 +128,7 @@ fn run(node: &Arc<Node>, call: &CallNode, env: &Env, scope: &Scope, literals: bo
     for (group, value) in groups.into_iter() {
         this.first = Some(Val::datum(node.frame, value));
         let result = evaluate(&mut this, env)?.into_datum()?;
-        out.insert(group, result);
+        out.insert(group, result)?;
     }
     Ok(Val { frame: node.frame, kind: Kind::Grouped(out) })
 }

@@ -40,6 +40,7 @@ mod run_script;
 mod scan;
 mod script;
 mod selection;
+mod size;
 mod source;
 mod stored;
 mod stream;

@@ -155,6 +155,10 @@ impl<S: Source> Source for Permitted<S> {
         self.source.indexes(table)
     }
 
+    fn index_names(&self, table: &TableInfo) -> Result<Vec<String>> {
+        self.source.index_names(table)
+    }
+
     fn time_left(&self, table: &TableInfo, key: &Value) -> Result<Option<u64>> {
         self.read(table)?;
         self.source.time_left(table, key)

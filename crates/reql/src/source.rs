@@ -326,6 +326,14 @@ pub trait Source: Send + Sync {
     /// If the source cannot tell.
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
 
+    /// The names of the indexes, whatever their state.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn index_names(&self, table: &TableInfo) -> Result<Vec<String>> {
+        Ok(self.indexes(table)?.into_iter().map(|index| index.name).collect())
+    }
+
     /// For how many milliseconds more a document is there; `None` if it does not end, or is not there.
     ///
     /// # Errors

@@ -60,7 +60,10 @@ impl Env {
     /// As those of the source.
     pub(crate) fn write(&self, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
         if !self.is_together() {
-            return self.source()?.write(self, table, writes, durability);
+            let written = self.source()?.write(self, table, writes, durability);
+            let written = written.map_err(|error| self.unless_written(error))?;
+            self.note_written(&written);
+            return Ok(written);
         }
         if table.is_system() {
             return Err(Error::logic("An atomic query cannot write to system tables."));
@@ -97,6 +100,34 @@ impl Env {
             }
         }
         Ok(written)
+    }
+
+    /// Notes what became of writes.
+    fn note_written(&self, written: &[Written]) {
+        let is_written = |written: &Written| written.error.is_none() && written.old != written.new;
+        if !self.has_written.get() && written.iter().any(is_written) {
+            self.has_written.set(true);
+        }
+    }
+
+    /// The error with which a write of several batches ends: once the query has written something, it must not say that nothing was
+    /// done.
+    #[must_use]
+    pub(crate) fn unless_written(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::OpFailed || !self.has_written.get() {
+            return error;
+        }
+        let mut reason = error.message();
+        if let Some((before, _)) = reason.split_once("nothing was done") {
+            let before = before.trim_end();
+            let before = before.strip_suffix(" so").or(before.strip_suffix(" and")).unwrap_or(before);
+            reason = before.trim_end_matches([';', ',']);
+        }
+        let message = format!(
+            "The operation may or may not have been performed: the query has written some documents, and did not go on: {}.",
+            reason.trim_end_matches('.')
+        );
+        error.with_message(message).with_kind(ErrorKind::OpIndeterminate)
     }
 
     /// Notes that a document refuses its write.

@@ -7,24 +7,32 @@ use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
 use crate::function::{Body, Function};
 use crate::selection::{Database, Row, Table, TableSlice};
+use crate::size::Size;
 use crate::stream::Stream;
 use crate::value::{Time, Value, ValueExt as _};
 
 /// Values by group.
 #[derive(Debug, Default)]
-pub struct Groups(BTreeMap<Value, Value>);
+pub struct Groups {
+    values: BTreeMap<Value, Value>,
+    size: Size,
+}
 
 impl Groups {
-    pub fn insert(&mut self, group: Value, value: Value) {
-        self.0.insert(group, value);
+    /// # Errors
+    /// If the values are larger together than a query allows.
+    pub fn insert(&mut self, group: Value, value: Value) -> Result<()> {
+        self.size.add(group.encoded_len().saturating_add(value.encoded_len()))?;
+        self.values.insert(group, value);
+        Ok(())
     }
 
     pub fn into_iter(self) -> impl Iterator<Item = (Value, Value)> {
-        self.0.into_iter()
+        self.values.into_iter()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Value, &Value)> {
-        self.0.iter()
+        self.values.iter()
     }
 }
 

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tessera_document::{Time, Timezone};
-use tessera_reql::{Answer, ErrorKind, Failure, MAX_TERM_DEPTH, MemorySource, Request, Source as _, Stage, Stop};
+use tessera_reql::{
+    Answer, ErrorKind, Failure, MAX_TERM_DEPTH, MemorySource, Pacer, Request, Source as _, Stage, Stop,
+};
 
 fn answer(text: &str, stop: &Arc<Stop>) -> Result<usize, Failure> {
     let Request::Start(query) = Request::read(text)? else { panic!("not a query: {text}") };
@@ -181,4 +184,31 @@ fn values_do_not_grow_without_bounds() {
     assert_eq!(many.kind, ErrorKind::ResourceLimit);
     let rows = failure("[1,[51,[[173,[1000000]],\"array\"]]]");
     assert_eq!(rows.kind, ErrorKind::ResourceLimit);
+}
+
+/// Counts how often a query asks whether it goes on.
+#[derive(Default)]
+struct Asked(AtomicUsize);
+
+impl Pacer for Asked {
+    fn goes_on(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+#[test]
+fn a_query_asks_the_more_often_whether_it_goes_on_the_larger_its_values_are() {
+    // Strings of four megabytes, one with a letter more.
+    let text = "[187,[[173,[18]],\"0123456789abcdef\",[69,[[2,[1,2]],[24,[[10,[1]],[10,[1]]]]]]]]";
+    for term in ["[17,[[10,[8]],[10,[9]]]]", "[97,[[10,[8]],\"x+y\"]]", "[24,[[10,[8]],[10,[9]]]]", "[141,[[10,[8]]]]"]
+    {
+        let rows = format!("[43,[[38,[[173,[20]],[69,[[2,[7]],{term}]]]]]]");
+        let query = format!("[1,[64,[[69,[[2,[8,9]],{rows}]],{text},[24,[{text},\"x\"]]]]]");
+        let Request::Start(query) = Request::read(&query).unwrap() else { panic!("a query") };
+        let prepared = query.prepare(Time::new(0.0, Timezone::UTC).unwrap().into()).unwrap();
+        let asked = Arc::new(Asked::default());
+        prepared.run(Arc::new(MemorySource::new("test")), asked.clone()).map(drop).unwrap();
+        assert!(asked.0.load(Ordering::Relaxed) >= 20, "{term}: {}", asked.0.load(Ordering::Relaxed));
+    }
 }

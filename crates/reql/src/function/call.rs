@@ -110,7 +110,10 @@ impl Function {
             Body::Again { node, scope } => env.evaluate_for(node, scope, row),
             Body::Constant(value) => Ok(Val::datum(self.frame, value.clone())),
             Body::Pluck(paths) => env.part_of(self.frame, &row.to_value()?, paths),
-            Body::Equals(value) => Ok(Val::datum(self.frame, Value::Bool(row.to_value()? == *value))),
+            Body::Equals(value) => {
+                env.work(value.encoded_len().min(row.encoded_len()))?;
+                Ok(Val::datum(self.frame, Value::Bool(row.to_value()? == *value)))
+            }
             Body::Query { .. } | Body::Script(_) => self.call(env, &[row.to_value()?], literals),
         }
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::accumulator::{Accumulator, Sorted, State, compare};
+use super::accumulator::{Accumulator, Sorted, State, bytes_of, compare};
 use super::terminal::{OrderKey, Terminal};
 use crate::env::Env;
 use crate::error::{At as _, FrameId, Result};
 use crate::function::Function;
 use crate::lazy::Lazy;
+use crate::size::ELEMENT_BYTES;
 use crate::val::Val;
 use crate::value::{Value, ValueExt as _};
 
@@ -38,12 +39,11 @@ fn sort_keys(env: &Env, keys: &[OrderKey], row: &Lazy) -> Result<Vec<Option<Valu
 }
 
 impl Sorted {
-    /// Says by how many bytes it has grown, about.
-    fn add(&mut self, env: &Env, order: &[OrderKey], limit: Option<usize>, row: Lazy) -> Result<usize> {
-        let size = row.encoded_len();
+    fn add(&mut self, env: &Env, order: &[OrderKey], limit: Option<usize>, row: Lazy) -> Result<()> {
         if self.rows.is_empty() && self.alone.is_none() {
+            self.bytes = bytes_of(&[], &row);
             self.alone = Some(row);
-            return Ok(size);
+            return Ok(());
         }
         // The library that RethinkDB sorts with looks at the second row first, which errors show.
         let keys = sort_keys(env, order, &row)?;
@@ -51,19 +51,21 @@ impl Sorted {
         let last = limit.map(|limit| limit.checked_sub(1).and_then(|last| self.rows.get(last)));
         // Of equal rows the first one stays.
         if self.is_full && last.is_some_and(|last| last.is_none_or(|(last, _)| compare(order, &keys, last).is_ge())) {
-            return Ok(0);
+            return Ok(());
         }
+        self.bytes += bytes_of(&keys, &row);
         self.rows.push((keys, row));
         if limit.is_some_and(|limit| self.rows.len() >= limit.saturating_add(limit.max(LEAST_SPARE))) {
             self.cut(order, limit);
         }
-        Ok(size)
+        Ok(())
     }
 
     /// Computes the keys of a row that is no longer alone.
     fn settle(&mut self, env: &Env, order: &[OrderKey]) -> Result<()> {
         if let Some(first) = self.alone.take() {
             let keys = sort_keys(env, order, &first)?;
+            self.bytes = bytes_of(&keys, &first);
             self.rows.push((keys, first));
         }
         Ok(())
@@ -74,6 +76,7 @@ impl Sorted {
             self.add(env, order, limit, row)?;
         } else if !other.rows.is_empty() {
             self.settle(env, order)?;
+            self.bytes += other.bytes;
             self.rows.extend(other.rows);
             if limit.is_some_and(|limit| self.rows.len() > limit) {
                 self.cut(order, limit);
@@ -105,25 +108,27 @@ impl Accumulator {
             (Terminal::Min(function) | Terminal::Max(function), State::Best(best)) => {
                 let key = argument(env, function.as_ref(), &row)?;
                 if is_better(&self.terminal, &key, best.as_ref()) {
-                    self.bytes = row.encoded_len();
                     *best = Some((row, key));
+                    self.measure();
                 }
             }
             (Terminal::Reduce(function), State::Reduced(reduced)) => {
                 let row = row.into_value()?;
                 *reduced = Some(reduce(env, function, reduced.take(), row)?);
+                self.measure();
             }
             (Terminal::Sort(order, limit), State::Sorted(sorted)) => {
-                self.bytes += sorted.add(env, order, *limit, row)?;
+                sorted.add(env, order, *limit, row)?;
+                self.bytes = sorted.bytes;
                 check_sorted(env, sorted, *limit)?;
             }
             (_, State::Numbers { count, .. }) => *count += 1,
             (_, State::Rows(rows)) => {
-                self.bytes += row.encoded_len();
+                self.bytes += bytes_of(&[], &row);
                 rows.push(row);
             }
             (_, State::Set(set)) => {
-                let (row, size) = (row.to_value()?, row.encoded_len());
+                let (row, size) = (row.to_value()?, bytes_of(&[], &row));
                 if set.insert(row) {
                     self.bytes += size;
                     env.check_array(set.len())?;
@@ -143,7 +148,6 @@ impl Accumulator {
     }
 
     fn merge_inside(&mut self, env: &Env, other: Self) -> Result<()> {
-        self.bytes += other.bytes;
         match (&mut self.state, other.state) {
             (State::Numbers { count, sum }, State::Numbers { count: more, sum: others }) => {
                 *count += more;
@@ -151,20 +155,29 @@ impl Accumulator {
             }
             (State::Best(best), State::Best(Some((row, key)))) if is_better(&self.terminal, &key, best.as_ref()) => {
                 *best = Some((row, key));
+                self.measure();
             }
             (State::Reduced(reduced), State::Reduced(Some(other))) => {
                 if let Terminal::Reduce(function) = &*self.terminal {
                     *reduced = Some(reduce(env, function, reduced.take(), other)?);
+                    self.measure();
                 }
             }
-            (State::Rows(rows), State::Rows(others)) => rows.extend(others),
+            (State::Rows(rows), State::Rows(others)) => {
+                self.bytes += other.bytes;
+                rows.extend(others);
+            }
             (State::Set(set), State::Set(others)) => {
-                set.extend(others);
+                for value in others {
+                    let size = value.encoded_len() + ELEMENT_BYTES;
+                    self.bytes += if set.insert(value) { size } else { 0 };
+                }
                 env.check_array(set.len())?;
             }
             (State::Sorted(sorted), State::Sorted(others)) => {
                 if let Terminal::Sort(order, limit) = &*self.terminal {
                     sorted.merge(env, order, *limit, others)?;
+                    self.bytes = sorted.bytes;
                     check_sorted(env, sorted, *limit)?;
                 }
             }

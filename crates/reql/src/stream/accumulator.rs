@@ -8,6 +8,7 @@ use super::Terminal;
 use super::terminal::OrderKey;
 use crate::error::{Error, FrameId, Result};
 use crate::lazy::Lazy;
+use crate::size::ELEMENT_BYTES;
 use crate::value::{self, Value};
 
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(super) struct Sorted {
     pub alone: Option<Lazy>,
     /// Whether the first rows are in order, and as many as are wanted: what does not belong before the last of these is left out.
     pub(super) is_full: bool,
+    /// About what the rows take, with their keys.
+    pub(super) bytes: usize,
 }
 
 pub(super) fn compare(keys: &[OrderKey], left: &[Option<Value>], right: &[Option<Value>]) -> Ordering {
@@ -54,13 +57,25 @@ pub(super) fn compare(keys: &[OrderKey], left: &[Option<Value>], right: &[Option
     Ordering::Equal
 }
 
+/// About what a row takes, with its keys.
+pub(super) fn bytes_of(keys: &[Option<Value>], row: &Lazy) -> usize {
+    keys.iter().flatten().map(Value::encoded_len).sum::<usize>() + row.encoded_len() + ELEMENT_BYTES
+}
+
 impl Sorted {
     pub(super) fn cut(&mut self, order: &[OrderKey], limit: Option<usize>) {
         self.rows.sort_by(|(left, _), (right, _)| compare(order, left, right));
         if let Some(limit) = limit {
             self.is_full = self.rows.len() >= limit;
             self.rows.truncate(limit);
+            self.measure();
         }
+    }
+
+    /// Finds out what the rows take.
+    pub(super) fn measure(&mut self) {
+        let rows = self.rows.iter().map(|(keys, row)| bytes_of(keys, row)).sum::<usize>();
+        self.bytes = rows + self.alone.as_ref().map_or(0, |row| bytes_of(&[], row));
     }
 
     fn into_rows(mut self, order: &[OrderKey], limit: Option<usize>) -> Vec<Lazy> {
@@ -86,6 +101,21 @@ impl Accumulator {
     /// About what the rows and values in it take.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Finds out what the rows and values in it take.
+    pub(super) fn measure(&mut self) {
+        self.bytes = match &mut self.state {
+            State::Numbers { .. } | State::Best(None) | State::Reduced(None) => 0,
+            State::Best(Some((row, key))) => row.encoded_len() + key.encoded_len(),
+            State::Reduced(Some(value)) => value.encoded_len(),
+            State::Rows(rows) => rows.iter().map(|row| bytes_of(&[], row)).sum(),
+            State::Set(set) => set.iter().map(|value| value.encoded_len() + ELEMENT_BYTES).sum(),
+            State::Sorted(sorted) => {
+                sorted.measure();
+                sorted.bytes
+            }
+        };
     }
 
     /// How many rows are in it, of one that keeps them.

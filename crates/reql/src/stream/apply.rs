@@ -1,48 +1,53 @@
 //! Doing operations to rows, one batch after the other, or to one row.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::no_end;
-use super::operation::{Grouped, Operation};
+use super::operation::{GroupedRow, Operation};
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
 use crate::function::Function;
 use crate::lazy::Lazy;
+use crate::size::Size;
 use crate::val::Val;
 use crate::value::{Value, ValueExt as _};
 
 impl Operation {
-    /// Does it to a batch of rows.
+    /// Does it to rows, in this order, until all are done or what they have become is [enough](Size::is_batch) at a time. Those that
+    /// are not done stay. A group puts rows in the order of the groups.
     ///
     /// # Errors
-    /// What a function complains about.
-    pub fn apply(&self, env: &Env, groups: &mut Grouped) -> Result<()> {
-        if let Self::Group { frame, .. } = self {
-            for row in std::mem::take(groups).into_values().flatten() {
+    /// What a function complains about, or that one row becomes more than a query may gather.
+    pub fn apply(&self, env: &Env, rows: &mut VecDeque<GroupedRow>) -> Result<VecDeque<GroupedRow>> {
+        let (mut out, mut size, mut groups) = (VecDeque::with_capacity(rows.len()), Size::default(), BTreeSet::new());
+        while !size.is_batch()
+            && let Some((group, row)) = rows.pop_front()
+        {
+            if matches!(self, Self::Group { .. }) {
+                // The groups share the row.
+                size.add(row.encoded_len())?;
                 for key in self.groups_of(env, &row)? {
-                    groups.entry(Some(key)).or_default().push(row.clone());
+                    size.add(key.encoded_len())?;
+                    groups.insert(key.clone());
+                    out.push_back((Some(key), row.clone()));
                 }
-                check_groups(env, groups.len()).at(*frame)?;
+                check_groups(env, groups.len())?;
+                continue;
             }
-            return Ok(());
-        }
-        for rows in groups.values_mut() {
-            let mut out = Vec::with_capacity(rows.len());
-            for row in std::mem::take(rows) {
-                self.apply_to_row(env, row, &mut |row| {
-                    out.push(row);
-                    Ok(())
-                })?;
-                if let Self::ConcatMap(function, _) = self
-                    && out.len() > env.array_limit
-                {
-                    env.check_array(out.len()).at(function.frame)?;
-                }
+            self.apply_to_row(env, row, &mut |row| {
+                size.add(row.encoded_len())?;
+                out.push_back((group.clone(), row));
+                Ok(())
+            })?;
+            if let Self::ConcatMap(function, _) = self {
+                env.check_array(out.len()).at(function.frame)?;
             }
-            *rows = out;
         }
-        groups.retain(|_, rows| !rows.is_empty());
-        Ok(())
+        if !groups.is_empty() {
+            out.make_contiguous().sort_by(|(left, _), (right, _)| left.cmp(right));
+        }
+        Ok(out)
     }
 
     /// Does it to a row, and hands on what becomes of it. A group is no concern of this: see [`Operation::groups_of`].
@@ -101,7 +106,7 @@ impl Operation {
             return Ok(vec![key(function).at(*frame)?]);
         }
         let keys = functions.iter().map(key).collect::<Result<Vec<_>>>().at(*frame)?;
-        if *multi { combinations(&keys, functions.len()) } else { env.array(keys).map(|key| vec![key]) }.at(*frame)
+        if *multi { combinations(env, &keys) } else { env.array(keys).map(|key| vec![key]) }.at(*frame)
     }
 }
 
@@ -125,24 +130,26 @@ fn zip(row: &Value) -> Result<Value> {
 }
 
 /// The groups of a row whose group keys are arrays of keys: all combinations of one element of each.
-fn combinations(keys: &[Value], count: usize) -> Result<Vec<Value>> {
+///
+/// # Errors
+/// If there are more than a query may have groups.
+fn combinations(env: &Env, keys: &[Value]) -> Result<Vec<Value>> {
+    let choices: Vec<Vec<&Value>> = keys
+        .iter()
+        .map(|key| {
+            let (items, mut seen) =
+                (key.as_array().map_or(std::slice::from_ref(key), |items| &**items), BTreeSet::new());
+            items.iter().filter(|item| seen.insert(*item)).collect()
+        })
+        .collect();
+    check_groups(env, choices.iter().fold(1, |product: usize, choices| product.saturating_mul(choices.len())))?;
+    if let [choices] = &choices[..] {
+        return Ok(choices.iter().map(|choice| (*choice).clone()).collect());
+    }
     let mut rows: Vec<Vec<Value>> = vec![Vec::new()];
-    for key in keys {
-        let choices: &[Value] = match key {
-            Value::Array(items) => items,
-            other => std::slice::from_ref(other),
-        };
-        rows = rows
-            .into_iter()
-            .flat_map(|row| choices.iter().map(move |choice| [&row[..], std::slice::from_ref(choice)].concat()))
-            .collect();
+    for choices in choices {
+        let with = |row: &Vec<Value>, choice: &Value| [&row[..], std::slice::from_ref(choice)].concat();
+        rows = rows.iter().flat_map(|row| choices.iter().map(move |choice| with(row, choice))).collect();
     }
-    let mut out: Vec<Value> = Vec::with_capacity(rows.len());
-    for mut row in rows {
-        let key = if count == 1 { row.pop().unwrap_or(Value::Null) } else { Value::array(row)? };
-        if !out.contains(&key) {
-            out.push(key);
-        }
-    }
-    Ok(out)
+    rows.into_iter().map(|row| Ok(Value::array(row)?)).collect()
 }

@@ -332,6 +332,7 @@ impl Partial {
                     let group = reader.option(Reader::value)?;
                     let mut accumulator = Accumulator::new(terminal.clone(), *frame);
                     accumulator.state = reader.state(terminal, accumulator.state)?;
+                    accumulator.measure();
                     groups.insert(group, accumulator);
                 }
                 Self::Groups(groups)

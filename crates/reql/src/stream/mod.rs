@@ -8,6 +8,8 @@ mod accumulator;
 mod apply;
 mod bytes;
 mod feed_sort;
+mod index_runs;
+mod join_rows;
 mod operation;
 mod pipeline;
 mod rows;
@@ -22,11 +24,13 @@ use std::sync::Arc;
 pub use accumulate::sort_key;
 pub use accumulator::Accumulator;
 pub use feed_sort::{FeedKind, FeedSort};
-pub use operation::{Grouped, Operation};
+pub use index_runs::{DistinctKeys, SortedRuns};
+pub use join_rows::EqualityJoinRows;
+use operation::GroupedRow;
+pub use operation::Operation;
 pub use pipeline::{Partial, Pipeline};
 pub use rows::{
-    ArrayRows, DeferredRows, EqualityJoinRows, FoldRows, FoldSteps, MapRows, OffsetRows, RangeRows, ReadyRows,
-    SliceRows, UnionRows,
+    ArrayRows, DeferredRows, FoldRows, FoldSteps, MapRows, OffsetRows, RangeRows, ReadyRows, SliceRows, UnionRows,
 };
 pub use run::Run;
 pub use subject::{FirstRows, Subject, eager, no_end};
@@ -36,6 +40,7 @@ pub use terminal::{OrderKey, Terminal};
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
 use crate::lazy::{self, Lazy};
+use crate::size::Size;
 use crate::val::{Groups, Kind, Val};
 use crate::value::{Array, Value};
 
@@ -82,14 +87,21 @@ pub struct Stream {
     pub frame: FrameId,
     rows: Box<dyn Rows>,
     operations: Vec<Operation>,
+    /// Rows that are to go through the operations from this one on. The last ones come first.
+    waiting: Vec<(usize, VecDeque<GroupedRow>)>,
     /// Rows that are ready, of an operation that made more than were asked for.
     ready: VecDeque<Lazy>,
     is_grouped: bool,
 }
 
+fn in_no_group(rows: Vec<Lazy>) -> VecDeque<GroupedRow> {
+    rows.into_iter().map(|row| (None, row)).collect()
+}
+
 impl Stream {
     pub fn new(frame: FrameId, rows: Box<dyn Rows>) -> Self {
-        Self { frame, rows, operations: Vec::new(), ready: VecDeque::new(), is_grouped: false }
+        let (waiting, ready) = (Vec::new(), VecDeque::new());
+        Self { frame, rows, operations: Vec::new(), waiting, ready, is_grouped: false }
     }
 
     pub fn of_array(frame: FrameId, items: Array) -> Self {
@@ -150,6 +162,26 @@ impl Stream {
         self.rows.next(env, limit)
     }
 
+    /// What the operations make of some rows, with their groups; `None` if there are no more rows. One operation is done to all of them
+    /// before the next one, which errors show; but only to so many that what they become is enough at a time.
+    fn batch(&mut self, env: &Env, limit: usize) -> Result<Option<VecDeque<GroupedRow>>> {
+        let (mut at, mut rows) = match self.waiting.pop() {
+            Some(waiting) => waiting,
+            None => (0, in_no_group(self.raw(env, limit)?)),
+        };
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        while let Some(operation) = self.operations.get(at).filter(|_| !rows.is_empty()) {
+            let done = operation.apply(env, &mut rows)?;
+            if !rows.is_empty() {
+                self.waiting.push((at, rows));
+            }
+            (at, rows) = (at + 1, done);
+        }
+        Ok(Some(rows))
+    }
+
     /// At most `limit` rows; none means that there are no more.
     ///
     /// # Errors
@@ -168,23 +200,15 @@ impl Stream {
             return Err(Error::logic(message).at(self.frame));
         }
         while self.ready.is_empty() {
-            let rows = self.raw(env, limit)?;
-            if rows.is_empty() || self.operations.is_empty() {
-                return Ok(rows);
-            }
-            let mut grouped = Grouped::from([(None, rows)]);
-            for operation in &self.operations {
-                operation.apply(env, &mut grouped)?;
-            }
-            for (_, rows) in grouped {
-                if self.ready.is_empty() && rows.len() <= limit {
-                    if rows.is_empty() {
-                        continue;
-                    }
+            if self.waiting.is_empty() {
+                let rows = self.raw(env, limit)?;
+                if rows.is_empty() || self.operations.is_empty() {
                     return Ok(rows);
                 }
-                self.ready.extend(rows);
+                self.waiting.push((0, in_no_group(rows)));
             }
+            let Some(rows) = self.batch(env, limit)? else { break };
+            self.ready = rows.into_iter().map(|(_, row)| row).collect();
         }
         let count = self.ready.len().min(limit);
         Ok(self.ready.drain(..count).collect())
@@ -230,12 +254,13 @@ impl Stream {
     /// As [`Stream::next_batch`], and if there are too many, or no end of them.
     pub fn collect(mut self, env: &Env) -> Result<Vec<Value>> {
         self.check_finite()?;
-        let mut items = Vec::new();
+        let (mut items, mut size) = (Vec::new(), Size::default());
         loop {
             let batch = self.next_batch(env, BATCH_ROWS)?;
             if batch.is_empty() {
                 return Ok(items);
             }
+            batch.iter().try_for_each(|row| size.add(row.encoded_len()))?;
             items.extend(batch);
             env.check_array(items.len()).at(FrameId::ROOT)?;
         }
@@ -259,7 +284,7 @@ impl Stream {
         })?;
         let mut out = Groups::default();
         for (group, accumulator) in collected {
-            out.insert(group.unwrap_or(Value::Null), accumulator.finish()?);
+            out.insert(group.unwrap_or(Value::Null), accumulator.finish()?)?;
         }
         Ok(out)
     }
@@ -277,30 +302,19 @@ impl Stream {
         let mut all = pipeline.nothing();
         if env.is_portable
             && self.ready.is_empty()
+            && self.waiting.is_empty()
             && let Some(table) = self.rows.as_table()
             && table.can_end_there(&pipeline)
         {
             table.end_there(env, &pipeline, &mut all, check)?;
         } else {
-            let mut first = std::mem::take(&mut self.ready);
-            let without_operations = Arc::new(Pipeline { operations: Vec::new(), ..Pipeline::clone(&pipeline) });
-            if !first.is_empty() {
-                let mut run = without_operations.run();
-                first.drain(..).try_for_each(|row| run.add(env, row))?;
-                all = run.finish();
+            let mut run = pipeline.run();
+            self.ready.drain(..).try_for_each(|row| run.take(env, None, row))?;
+            while let Some(rows) = self.batch(env, BATCH_ROWS)? {
+                rows.into_iter().try_for_each(|(group, row)| run.take(env, group, row))?;
+                check(run.partial())?;
             }
-            loop {
-                let rows = self.raw(env, BATCH_ROWS)?;
-                if rows.is_empty() {
-                    break;
-                }
-                let mut grouped = Grouped::from([(None, rows)]);
-                for operation in &self.operations {
-                    operation.apply(env, &mut grouped)?;
-                }
-                all.add_batch(env, &pipeline, grouped)?;
-                check(&all)?;
-            }
+            all = run.finish();
         }
         match all {
             Partial::Groups(groups) => Ok(groups),
@@ -336,7 +350,7 @@ impl Stream {
         }
         let mut out = Groups::default();
         for (group, accumulator) in accumulators {
-            out.insert(group.unwrap_or(Value::Null), accumulator.finish()?);
+            out.insert(group.unwrap_or(Value::Null), accumulator.finish()?)?;
         }
         Ok(Val { frame: own, kind: Kind::Grouped(out) })
     }

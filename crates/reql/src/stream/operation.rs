@@ -1,6 +1,5 @@
 //! What is done to the rows of a stream. [`apply`](super::apply) does it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::FrameId;
@@ -8,8 +7,8 @@ use crate::function::Function;
 use crate::lazy::Lazy;
 use crate::value::Value;
 
-/// Rows by group; `None` where there are no groups.
-pub type Grouped = BTreeMap<Option<Value>, Vec<Lazy>>;
+/// A row with its group; `None` where there are no groups.
+pub type GroupedRow = (Option<Value>, Lazy);
 
 #[derive(Debug, Clone)]
 pub enum Operation {

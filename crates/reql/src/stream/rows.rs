@@ -7,10 +7,9 @@ use super::{BATCH_ROWS, FeedSort, Rows, Stream, Subject, eager};
 use crate::env::{Env, Later};
 use crate::error::{At as _, Error, FrameId, Result};
 use crate::function::Function;
-use crate::lazy::{self, Lazy};
-use crate::scan::{KeyRange, Order, Scan};
-use crate::selection::Table;
-use crate::value::{self, Array, Value, ValueExt as _};
+use crate::lazy::Lazy;
+use crate::size::Size;
+use crate::value::{self, Array, Value};
 
 /// The elements of an array.
 pub struct ArrayRows {
@@ -182,8 +181,8 @@ impl UnionRows {
                 self.heads.push(stream.next(env)?.map(Lazy::Value));
             }
         }
-        let mut rows = Vec::new();
-        while rows.len() < limit {
+        let (mut rows, mut size) = (Vec::new(), Size::default());
+        while rows.len() < limit && !size.is_batch() {
             let mut best: Option<usize> = None;
             for (at, head) in self.heads.iter().enumerate() {
                 let Some(head) = head else { continue };
@@ -197,7 +196,10 @@ impl UnionRows {
             }
             let Some(best) = best else { break };
             let next = self.streams[best].next(env)?.map(Lazy::Value);
-            rows.extend(std::mem::replace(&mut self.heads[best], next));
+            if let Some(row) = std::mem::replace(&mut self.heads[best], next) {
+                size.add(row.encoded_len())?;
+                rows.push(row);
+            }
         }
         Ok(rows)
     }
@@ -271,8 +273,8 @@ impl MapRows {
 
 impl Rows for MapRows {
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
-        let mut rows = Vec::new();
-        while rows.len() < limit {
+        let (mut rows, mut size) = (Vec::new(), Size::default());
+        while rows.len() < limit && !size.is_batch() {
             while let Some(stream) = self.streams.get_mut(self.args.len()) {
                 match env.row_or_later(stream.next(env), !rows.is_empty())? {
                     Later::Row(row) => self.args.push(row),
@@ -280,7 +282,9 @@ impl Rows for MapRows {
                 }
             }
             let args = std::mem::take(&mut self.args);
-            rows.push(self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?.into());
+            let row = self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?;
+            size.add(row.encoded_len())?;
+            rows.push(row.into());
             if self.streams.is_empty() {
                 env.step()?;
             }
@@ -340,78 +344,6 @@ impl Rows for OffsetRows {
     }
 }
 
-/// For each row of a stream the documents of a table whose key is what a function makes of the row.
-pub struct EqualityJoinRows {
-    pub left: Stream,
-    pub function: Arc<Function>,
-    pub table: Arc<Table>,
-    pub index: Option<Arc<str>>,
-    pub ready: VecDeque<Value>,
-}
-
-impl EqualityJoinRows {
-    fn matches(&self, env: &Env, key: &Value) -> Result<Vec<Value>> {
-        if self.index.is_none() {
-            return Ok(env.get(&self.table.info, key, self.table.reads)?.into_iter().collect());
-        }
-        let mut scan = Scan {
-            index: self.index.clone(),
-            range: KeyRange::only(key.clone()),
-            cells: None,
-            order: Order::Any,
-            after: None,
-            limit: BATCH_ROWS,
-            reads: self.table.reads,
-        };
-        let mut rows = Vec::new();
-        loop {
-            let page = env.source()?.scan(env, &self.table.info, &scan)?;
-            rows.extend(lazy::values(page.rows)?);
-            match page.next {
-                None => return Ok(rows),
-                next => scan.after = next,
-            }
-        }
-    }
-}
-
-impl Rows for EqualityJoinRows {
-    fn is_array(&self) -> bool {
-        self.left.is_array()
-    }
-
-    fn is_infinite(&self) -> bool {
-        self.left.is_infinite()
-    }
-
-    fn feed(&self) -> Option<FeedSort> {
-        self.left.feed()
-    }
-
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
-        while self.ready.len() < limit {
-            let Later::Row(row) = env.row_or_later(self.left.next(env).at(self.left.frame), !self.ready.is_empty())?
-            else {
-                break;
-            };
-            if row.is_null() {
-                continue;
-            }
-            let key = match self.function.value_of(env, &row) {
-                Ok(Value::Null) => continue,
-                Ok(key) => key,
-                Err(error) if error.is_non_existence() => continue,
-                Err(error) => return Err(error),
-            };
-            for found in self.matches(env, &key)? {
-                self.ready.push_back(value::object([("left", row.clone()), ("right", found)])?);
-            }
-        }
-        let count = self.ready.len().min(limit);
-        Ok(self.ready.drain(..count).map(Lazy::Value).collect())
-    }
-}
-
 /// The steps of a fold.
 pub struct FoldSteps {
     pub accumulator: Value,
@@ -425,12 +357,14 @@ pub struct FoldRows {
     inner: Stream,
     steps: FoldSteps,
     ready: VecDeque<Value>,
+    /// What was made ready since rows were asked for.
+    size: Size,
     is_done: bool,
 }
 
 impl FoldRows {
     pub fn new(inner: Stream, steps: FoldSteps) -> Self {
-        Self { inner, steps, ready: VecDeque::new(), is_done: false }
+        Self { inner, steps, ready: VecDeque::new(), size: Size::default(), is_done: false }
     }
 
     fn emit(&mut self, env: &Env, function: &Function, args: &[Value]) -> Result<()> {
@@ -440,14 +374,18 @@ impl FoldRows {
             let message = format!("Expected type ARRAY but found {}.", value.type_name());
             return Err(Error::typed(&value, message));
         };
-        self.ready.extend(items.iter().cloned());
+        for item in items.iter() {
+            self.size.add(item.encoded_len())?;
+            self.ready.push_back(item.clone());
+        }
         Ok(())
     }
 }
 
 impl Rows for FoldRows {
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
-        while self.ready.len() < limit && !self.is_done {
+        self.size = Size::default();
+        while self.ready.len() < limit && !self.size.is_batch() && !self.is_done {
             let row = match env.row_or_later(self.inner.next(env), !self.ready.is_empty())? {
                 Later::Row(row) => row,
                 Later::Wait => break,

@@ -3,35 +3,14 @@
 use std::sync::Arc;
 
 use super::apply::check_groups;
-use super::{Grouped, Operation, Partial, Pipeline};
+use super::{Accumulator, Operation, Partial, Pipeline};
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lazy::Lazy;
+use crate::size::{self, ELEMENT_BYTES};
 use crate::value::Value;
 
 impl Partial {
-    /// Takes rows that have gone through the operations, to the terminal.
-    ///
-    /// # Errors
-    /// As [`Run::add`].
-    pub fn add_batch(&mut self, env: &Env, pipeline: &Pipeline, batch: Grouped) -> Result<()> {
-        let (Self::Groups(groups), Some((terminal, frame))) = (self, &pipeline.terminal) else { return Ok(()) };
-        for (group, rows) in batch {
-            let is_new = !groups.contains_key(&group);
-            let accumulator = groups.entry(group.clone()).or_insert_with(|| terminal.accumulator(*frame));
-            let mut took_some = false;
-            for row in rows {
-                took_some |= accumulator.add(env, row)?;
-            }
-            if is_new && !took_some {
-                groups.remove(&group);
-            } else if groups.len() > env.array_limit {
-                return Err(Error::limit(format!("Too many groups (> {}).", env.array_limit)));
-            }
-        }
-        Ok(())
-    }
-
     /// Takes what the pipeline has made of other rows, which come behind those of this one.
     ///
     /// # Errors
@@ -49,6 +28,7 @@ impl Partial {
                 if pipeline.is_grouped() {
                     check_groups(env, groups.len())?;
                 }
+                size::check(groups.values().map(Accumulator::bytes).sum())?;
             }
             _ => {}
         }
@@ -75,38 +55,49 @@ impl Run {
     /// Takes a row through all operations.
     ///
     /// # Errors
-    /// What a function complains about. The run is of no use then.
+    /// What a function complains about, or that the result is larger than a query allows. The run is of no use then.
     pub fn add(&mut self, env: &Env, row: Lazy) -> Result<()> {
         env.step()?;
+        let pipeline = self.pipeline.clone();
+        through(env, &pipeline.operations, None, row, &mut |group, row| self.take(env, group, row))
+    }
+
+    /// Takes a row that has gone through the operations.
+    ///
+    /// # Errors
+    /// As [`Run::add`].
+    pub fn take(&mut self, env: &Env, group: Option<Value>, row: Lazy) -> Result<()> {
         let Self { pipeline, partial, bytes } = self;
-        through(env, &pipeline.operations, None, row, &mut |group, row| {
-            let groups = match (&mut *partial, &pipeline.terminal) {
-                (Partial::Groups(groups), Some(terminal)) => (groups, terminal),
-                (Partial::Rows(rows), _) => {
-                    *bytes += row.encoded_len();
-                    rows.push(row);
-                    return Ok(());
-                }
-                (Partial::Groups(_), None) => return Ok(()),
-            };
-            let (groups, (terminal, frame)) = groups;
-            if let Some(accumulator) = groups.get_mut(&group) {
-                let before = accumulator.bytes();
-                accumulator.add(env, row)?;
-                *bytes = (*bytes + accumulator.bytes()).saturating_sub(before);
-                return Ok(());
+        match (partial, &pipeline.terminal) {
+            (Partial::Rows(rows), _) => {
+                *bytes += row.encoded_len() + ELEMENT_BYTES;
+                rows.push(row);
             }
-            let mut accumulator = terminal.accumulator(*frame);
-            if accumulator.add(env, row)? {
-                *bytes += accumulator.bytes() + group.as_ref().map_or(0, Value::encoded_len);
-                let is_group = group.is_some();
-                groups.insert(group, accumulator);
-                if is_group {
-                    check_groups(env, groups.len())?;
+            (Partial::Groups(groups), Some((terminal, frame))) => {
+                if let Some(accumulator) = groups.get_mut(&group) {
+                    let before = accumulator.bytes();
+                    accumulator.add(env, row)?;
+                    *bytes = (*bytes + accumulator.bytes()).saturating_sub(before);
+                } else {
+                    let mut accumulator = terminal.accumulator(*frame);
+                    if accumulator.add(env, row)? {
+                        *bytes += accumulator.bytes() + group.as_ref().map_or(0, Value::encoded_len);
+                        let is_group = group.is_some();
+                        groups.insert(group, accumulator);
+                        if is_group {
+                            check_groups(env, groups.len())?;
+                        }
+                    }
                 }
             }
-            Ok(())
-        })
+            (Partial::Groups(_), None) => {}
+        }
+        size::check(*bytes)
+    }
+
+    /// The result so far.
+    pub fn partial(&self) -> &Partial {
+        &self.partial
     }
 
     /// About what the result takes so far.

@@ -120,20 +120,25 @@ impl Rows for TableRows {
 }
 
 impl TableSlice {
-    /// The documents, which are read when they are asked for.
-    pub fn stream(self, _env: &Env, frame: FrameId) -> Stream {
-        if self.is_empty {
-            return Stream::new(frame, Box::new(TableRows::nothing(self.table)));
-        }
-        let scan = Scan {
+    /// The scan that reads the documents.
+    pub fn scan(&self) -> Scan {
+        Scan {
             index: self.secondary(),
-            range: self.range.unwrap_or(KeyRange::ALL),
+            range: self.range.clone().unwrap_or(KeyRange::ALL),
             cells: None,
             order: self.order,
             after: None,
             limit: 0,
             reads: self.table.reads,
-        };
+        }
+    }
+
+    /// The documents, which are read when they are asked for.
+    pub fn stream(self, _env: &Env, frame: FrameId) -> Stream {
+        if self.is_empty {
+            return Stream::new(frame, Box::new(TableRows::nothing(self.table)));
+        }
+        let scan = self.scan();
         Stream::new(frame, Box::new(TableRows::new(self.table, vec![(scan, 1)])))
     }
 }

@@ -260,6 +260,20 @@ impl Source for WithSystemTables {
         self.0.indexes(table)
     }
 
+    fn index_definition(&self, table: &TableInfo, name: &str) -> Result<Option<IndexDefinition>> {
+        if table.is_system() {
+            return Ok(None);
+        }
+        self.0.index_definition(table, name)
+    }
+
+    fn index_names(&self, table: &TableInfo) -> Result<Vec<String>> {
+        if table.is_system() {
+            return Ok(Vec::new());
+        }
+        self.0.index_names(table)
+    }
+
     fn learn(&self) {
         self.0.learn();
     }

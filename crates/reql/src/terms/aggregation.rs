@@ -6,7 +6,7 @@ use super::sequences::condition;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::function::Function;
+use crate::function::{Body, Function};
 use crate::plan::{Definition, Grouping};
 use crate::stream::{DeferredRows, Operation, Stream, Terminal};
 use crate::term::code;
@@ -121,7 +121,11 @@ fn group(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             let table = value.into_table()?;
             let mut slice = crate::selection::TableSlice::whole(table);
             super::selection::set_index(&mut slice, &name, call.frame())?;
-            return Ok(group_by_index(call, slice, functions, multi));
+            match super::selection::key_function(env, &slice, frame)? {
+                None => return Ok(group_by_index(call, slice, functions, multi)),
+                Some(key) => functions.push(key),
+            }
+            slice.stream(env, frame)
         }
     };
     let mut stream = stream.with(Operation::Group { frame, functions, multi });
@@ -129,7 +133,7 @@ fn group(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     Ok(call.result(Kind::Stream(stream)))
 }
 
-/// Groups by the keys that an index has for the rows, and by functions.
+/// Groups by the keys that an index has for the rows, of which it may have several for one, and by functions.
 fn group_by_index(
     call: &Call<'_>,
     slice: crate::selection::TableSlice,
@@ -137,12 +141,10 @@ fn group_by_index(
     multi: bool,
 ) -> Val {
     let frame = call.frame();
-    let of_pair = |name: &str| Arc::new(Function { frame, body: crate::function::Body::GetField(Value::from(name)) });
+    let of_pair = |name: &str| Arc::new(Function { frame, body: Body::GetField(Value::from(name)) });
     let mut all: Vec<_> = functions
         .into_iter()
-        .map(|function| {
-            Arc::new(Function { frame: function.frame, body: crate::function::Body::OfField("row".into(), function) })
-        })
+        .map(|function| Arc::new(Function { frame: function.frame, body: Body::OfField("row".into(), function) }))
         .collect();
     all.push(of_pair("key"));
     let rows = DeferredRows::new(move |env| {
@@ -181,6 +183,12 @@ fn contains(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
     }
     stream.check_finite()?;
+    if let ([wanted], [], false) = (&values[..], &functions[..], stream.is_array()) {
+        // This can be found out where the rows are.
+        let equals = Arc::new(Function { frame: call.frame(), body: Body::Equals(wanted.clone()) });
+        let found = stream.with(Operation::Filter(equals, None)).next_rows(env, 1)?;
+        return call.bool(!found.is_empty());
+    }
     // Each row may stand for one of several equal values that are asked for.
     while let Some(row) = stream.next(env)? {
         if let Some(at) = values.iter().position(|value| *value == row) {

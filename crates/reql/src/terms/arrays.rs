@@ -17,7 +17,9 @@ pub const TERMS: &[Definition] = &[
 ];
 
 fn items(call: &mut Call<'_>, env: &Env) -> Result<Vec<Value>> {
-    match call.datum(env, 0)? {
+    let array = call.datum(env, 0)?;
+    env.work(array.as_array().map_or(0, |items| items.len() * size_of::<Value>()))?;
+    match array {
         Value::Array(items) => Ok(items.into_vec()),
         other => other.to_items().map(|items| items.to_vec()),
     }

@@ -45,7 +45,7 @@ fn funcall(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut out = Groups::default();
     for (group, value) in groups.into_iter() {
         args[0] = value;
-        out.insert(group, function.call(env, &args, literals)?.into_datum()?);
+        out.insert(group, function.call(env, &args, literals)?.into_datum()?)?;
     }
     Ok(call.result(Kind::Grouped(out)))
 }

@@ -167,7 +167,7 @@ fn bracket(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 let mut out = Groups::default();
                 for (group, rows) in stream.into_groups(env)?.into_iter() {
                     let rows = Val::datum(first.frame, rows);
-                    out.insert(group, super::slices::nth_of(call, env, rows, &second)?.into_datum()?);
+                    out.insert(group, super::slices::nth_of(call, env, rows, &second)?.into_datum()?)?;
                 }
                 Ok(call.result(Kind::Grouped(out)))
             }

@@ -16,6 +16,7 @@ use crate::geometry;
 use crate::plan::Definition;
 use crate::scan::{IndexDefinition, KeyRange, Order, Scan};
 use crate::selection::Table;
+use crate::size::Size;
 use crate::stream::{BATCH_ROWS, Operation, Stream, TableRows};
 use crate::val::{Kind, Val};
 use crate::value::{self, Value};
@@ -163,13 +164,13 @@ impl Search {
     /// Documents with their distances in metres, the nearest ones first; of equally near ones the one with the lower key.
     fn nearest(&self, env: &Env) -> Result<Vec<(f64, Value)>> {
         let limit = self.ellipsoid.radius_limit() / self.ellipsoid.outer_radius(1.0, CIRCLE_VERTICES);
-        let mut found = Vec::new();
+        let (mut found, mut size) = (Vec::new(), Size::default());
         let (mut inner, mut outer) = (0.0, FIRST_RADIUS * self.ellipsoid.equator_radius);
         loop {
             outer = f64::min(outer, self.max_distance);
             let is_last = outer >= limit;
             outer = outer.min(limit);
-            self.ring(env, inner, outer, &mut found)?;
+            self.ring(env, (inner, outer), &mut found, &mut size)?;
             if found.len() >= self.max_results || (outer >= self.max_distance && !is_last) {
                 break;
             }
@@ -193,7 +194,13 @@ impl Search {
 
     /// Adds the documents that are farther away than `inner` and not farther than `outer`, or, if `inner` is zero, not farther than
     /// `outer`.
-    fn ring(&self, env: &Env, inner: f64, outer: f64, found: &mut Vec<(f64, Value)>) -> Result<()> {
+    fn ring(
+        &self,
+        env: &Env,
+        (inner, outer): (f64, f64),
+        found: &mut Vec<(f64, Value)>,
+        size: &mut Size,
+    ) -> Result<()> {
         let (least, most) = (self.ellipsoid.angles(inner).0, self.ellipsoid.angles(outer).1);
         let ranges = geometry::paced(env, |pace| CellRange::around(self.center, least, most, pace))?;
         let mut scan = scan(&self.table, &self.name, ranges);
@@ -206,6 +213,7 @@ impl Search {
                 for shape in geometry::shapes(env, self.definition.multi, &value)? {
                     let distance = self.ellipsoid.distance(self.center, &shape);
                     if distance <= outer && (distance > inner || inner == 0.0) {
+                        size.add(row.encoded_len())?;
                         found.push((distance, row.to_value()?));
                         env.check_array(found.len())?;
                     }

@@ -129,7 +129,7 @@ fn index_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn index_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
-    let mut names: Vec<String> = env.source()?.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
+    let mut names = env.source()?.index_names(&table.info)?;
     names.sort();
     call.value(Value::array(names.into_iter().map(Value::from).collect())?)
 }

@@ -1,7 +1,5 @@
 //! Joins by a key; those by a condition are rewritten.
 
-use std::collections::VecDeque;
-
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -27,6 +25,6 @@ fn eq_join(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         return Err(Error::logic("Could not prove argument deterministic."));
     }
     let frame = call.frame();
-    let rows = EqualityJoinRows { left, function, table, index, ready: VecDeque::new() };
+    let rows = EqualityJoinRows::new(left, function, table, index);
     call.sequence(env, Stream::new(frame, Box::new(rows)))
 }

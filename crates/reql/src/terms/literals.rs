@@ -144,7 +144,7 @@ fn json(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn to_json_string(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let value = call.datum(env, 0)?;
-    call.value(Value::from(value.to_json()?))
+    call.value(Value::String(env.json_text(&value)?))
 }
 
 fn binary(call: &mut Call<'_>, env: &Env) -> Result<Val> {

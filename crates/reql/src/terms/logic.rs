@@ -27,6 +27,7 @@ fn compare(call: &mut Call<'_>, env: &Env, relation: fn(Ordering) -> bool, wante
     let mut left = call.datum(env, 0)?;
     for at in 1..call.count() {
         let right = call.datum(env, at)?;
+        env.work(left.encoded_len().min(right.encoded_len()))?;
         if !relation(left.compare_as_reql(&right)) {
             return call.bool(!wanted);
         }

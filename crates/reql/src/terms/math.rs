@@ -25,6 +25,7 @@ fn fold(call: &mut Call<'_>, env: &Env, operation: Operation) -> Result<Val> {
     let mut result = call.datum(env, 0)?;
     for at in 1..call.count() {
         let operand = call.datum(env, at)?;
+        env.work(result.encoded_len())?;
         result = operation(env, &result, &operand)?;
     }
     call.value(result)

@@ -6,6 +6,7 @@ mod arrays;
 mod bits;
 mod changes;
 mod control;
+mod counts;
 pub(crate) mod fields;
 mod geo_search;
 mod geometry;

@@ -11,7 +11,7 @@ use crate::error::{Error, FrameId, Result};
 use crate::lazy::{self, Lazy};
 use crate::plan::Definition;
 use crate::source::Order;
-use crate::stream::{DeferredRows, OrderKey, Stream, Terminal, sort_key};
+use crate::stream::{DeferredRows, DistinctKeys, OrderKey, SortedRuns, Stream, Terminal, sort_key};
 use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Value};
@@ -75,7 +75,13 @@ fn order_by(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             if orders.is_empty() {
                 return Ok(call.result(Kind::Slice(slice)));
             }
-            return Ok(sort_within(call, slice, orders));
+            let table = slice.table.clone();
+            let Some(key) = super::selection::key_function(env, &slice, call.frame())? else {
+                return Ok(sort_within(call, slice, orders));
+            };
+            let rows = slice.stream(env, call.frame());
+            let rows = SortedRuns::new(rows, key, Terminal::Sort(orders, None), call.frame());
+            return Ok(call.result(Kind::Selection(table, Stream::new(call.frame(), Box::new(rows)))));
         }
         Kind::Selection(table, stream) => (Some(table), stream),
         kind => (None, Val { frame: first.frame, kind }.into_stream(env)?),
@@ -118,7 +124,8 @@ fn sort_rows(env: &Env, rows: Vec<Value>, frame: FrameId, orders: &Orders) -> Re
     lazy::values(sorted.into_rows())
 }
 
-/// Sorts by an index and, among rows of the same key there, by more. Only rows of the same key are compared.
+/// Sorts by an index that may have a row under several keys and, among rows of the same key there, by more. Only rows of the same key
+/// are compared.
 fn sort_within(call: &Call<'_>, slice: crate::selection::TableSlice, orders: Orders) -> Val {
     let (table, frame) = (slice.table.clone(), call.frame());
     let rows = DeferredRows::new(move |env| {
@@ -157,6 +164,13 @@ fn distinct(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         let mut slice = sequence.into_slice()?;
         let place = slice.table.frame;
         super::selection::set_index(&mut slice, &name, place)?;
+        if let Some(key) = super::selection::key_function(env, &slice, call.frame())?
+            && !slice.is_empty
+        {
+            slice.order = Order::Ascending;
+            let rows = DistinctKeys::new(slice.table.clone(), slice.scan(), key);
+            return Ok(call.result(Kind::Stream(Stream::new(call.frame(), Box::new(rows)))));
+        }
         let rows = DeferredRows::new(move |env| {
             let keys = super::selection::index_keys(env, &slice)?;
             let distinct: BTreeSet<Value> = keys.into_iter().map(|(key, _)| key).collect();

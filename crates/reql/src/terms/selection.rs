@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
+use crate::function::{Body, Function};
 use crate::key;
 use crate::plan::Definition;
 use crate::selection::{Row, Table, TableSlice};
@@ -40,7 +41,21 @@ pub fn set_index(slice: &mut TableSlice, name: &Arc<str>, place: FrameId) -> Res
     Ok(())
 }
 
-/// The rows of a slice, each with the key by which the slice's index has it.
+/// The function that makes of a document the key by which the slice's index has it; none if the index may have it under several keys,
+/// or is not in the order of keys, or not there.
+///
+/// # Errors
+/// If the source cannot tell.
+pub fn key_function(env: &Env, slice: &TableSlice, frame: FrameId) -> Result<Option<Arc<Function>>> {
+    let Some(name) = slice.secondary() else {
+        let body = Body::GetField(Value::String(slice.table.info.primary_key.clone()));
+        return Ok(Some(Arc::new(Function { frame, body })));
+    };
+    let definition = env.source()?.index_definition(&slice.table.info, &name)?;
+    Ok(definition.filter(|index| !index.multi && !index.geo).map(|index| index.function))
+}
+
+/// The rows of a slice, each with the key by which the slice's index has it: where that is not a [function](key_function) of the row.
 ///
 /// # Errors
 /// If rows cannot be read, or there are more than an array may hold.

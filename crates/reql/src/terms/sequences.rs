@@ -11,6 +11,7 @@ use crate::env::Env;
 use crate::error::{At as _, Error, Result};
 use crate::function::{Body, Function};
 use crate::plan::{Definition, Grouping};
+use crate::size::{self, ELEMENT_BYTES};
 use crate::stream::{FoldRows, FoldSteps, MapRows, OffsetRows, Operation, RangeRows, Stream, UnionRows};
 use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
@@ -172,17 +173,20 @@ fn sample(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut stream = sequence.into_stream(env)?;
     stream.check_finite()?;
     let (mut picked, mut seen, mut random) = (Vec::new(), 0_usize, rand::rng());
+    let mut bytes = 0;
     while let Some(row) = stream.next(env)? {
         seen += 1;
-        if picked.len() < count {
-            picked.push(row);
-            env.check_array(picked.len())?;
-        } else {
-            let at = random.random_range(0..seen);
-            if let Some(place) = picked.get_mut(at) {
-                *place = row;
-            }
+        let at = if picked.len() < count { picked.len() } else { random.random_range(0..seen) };
+        if at >= count {
+            continue;
         }
+        bytes += row.encoded_len() + ELEMENT_BYTES;
+        match picked.get_mut(at) {
+            Some(place) => bytes -= std::mem::replace(place, row).encoded_len() + ELEMENT_BYTES,
+            None => picked.push(row),
+        }
+        env.check_array(picked.len())?;
+        size::check(bytes)?;
     }
     picked.shuffle(&mut random);
     let stream = Stream::of_array(call.frame(), value::Array::new(picked)?);

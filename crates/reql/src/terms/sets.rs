@@ -19,6 +19,7 @@ pub const TERMS: &[Definition] = &[
 fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let array = call.datum(env, 0)?;
     let item = call.datum(env, 1)?;
+    env.work(array.encoded_len())?;
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
     for value in array.to_items()?.iter().chain([&item]) {
@@ -32,6 +33,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn both(call: &mut Call<'_>, env: &Env) -> Result<(Array, Array)> {
     let left = call.datum(env, 0)?;
     let right = call.datum(env, 1)?;
+    env.work(left.encoded_len().saturating_add(right.encoded_len()))?;
     Ok((left.to_items()?.clone(), right.to_items()?.clone()))
 }
 
@@ -52,6 +54,7 @@ fn intersection(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn difference(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let left = call.datum(env, 0)?;
     let right = call.datum(env, 1)?;
+    env.work(left.encoded_len().saturating_add(right.encoded_len()))?;
     let (right, left) = (right.to_items()?, left.to_items()?);
     let mut seen: BTreeSet<&Value> = right.iter().collect();
     let out: Vec<Value> = left.iter().filter(|value| seen.insert(*value)).cloned().collect();

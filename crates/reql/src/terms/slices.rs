@@ -147,9 +147,9 @@ fn slice(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             return call.value(Value::binary(&bytes[from..until]));
         }
         Some(Value::String(text)) => {
-            let places: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-            let (from, until) = resolve(left, right, left_closed, right_closed, places.len() - 1);
-            return call.value(Value::from(&text[places[from]..places[until]]));
+            let (from, until) = resolve(left, right, left_closed, right_closed, text.chars().count());
+            let place = |count: usize| text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
+            return call.value(Value::from(&text[place(from)..place(until)]));
         }
         Some(other) => {
             let message = format!("Expected ARRAY, BINARY, or STRING, but found {}.", other.type_name());

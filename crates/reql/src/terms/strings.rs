@@ -18,8 +18,13 @@ pub const TERMS: &[Definition] = &[
 /// The most memory that a regular expression may take.
 const PATTERN_BYTES: usize = 1 << 20;
 
+/// The most that the bytes of a text may be, times those of the regular expression that is looked for in it: the search is not
+/// interrupted, and takes as long as this product at worst.
+const MATCH_BYTES: usize = 1 << 38;
+
 fn change_case(call: &mut Call<'_>, env: &Env, change: fn(&str) -> String) -> Result<Val> {
     let text = call.string(env, 0)?;
+    env.work(text.len())?;
     call.value(Value::from(change(&text)))
 }
 
@@ -39,7 +44,9 @@ fn match_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             "Error in regexp `{pattern}` (portion `{repeated}`): bad repetition operator: {repeated}"
         )));
     }
-    let compiled = regex::RegexBuilder::new(&translate(&pattern)).size_limit(PATTERN_BYTES).build();
+    env.work(text.len())?;
+    let size_limit = PATTERN_BYTES.min(MATCH_BYTES / text.len().max(1));
+    let compiled = regex::RegexBuilder::new(&translate(&pattern)).size_limit(size_limit).build();
     let compiled = match compiled {
         Ok(compiled) => compiled,
         Err(error) => {
@@ -238,21 +245,21 @@ fn split(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         most = usize::try_from(given).ok();
     }
+    env.work(text.len())?;
+    // One part more than an array may have is refused as well as all of them.
+    let most = most.unwrap_or(env.array_limit);
     let parts: Vec<&str> = match separator.as_deref() {
         None => split_at_space(&text, most),
         Some("") => split_characters(&text, most),
-        Some(separator) => match most {
-            None => text.split(separator).collect(),
-            Some(most) => text.splitn(most + 1, separator).collect(),
-        },
+        Some(separator) => text.splitn(most + 1, separator).collect(),
     };
     call.value(env.array(parts.into_iter().map(Value::from).collect())?)
 }
 
-fn split_at_space(text: &str, most: Option<usize>) -> Vec<&str> {
+fn split_at_space(text: &str, most: usize) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text.trim_start_matches(is_space));
     while !rest.is_empty() {
-        if most == Some(parts.len()) {
+        if most == parts.len() {
             parts.push(rest);
             break;
         }
@@ -263,10 +270,10 @@ fn split_at_space(text: &str, most: Option<usize>) -> Vec<&str> {
     parts
 }
 
-fn split_characters(text: &str, most: Option<usize>) -> Vec<&str> {
+fn split_characters(text: &str, most: usize) -> Vec<&str> {
     let (mut parts, mut start) = (Vec::new(), 0);
     for (at, character) in text.char_indices().skip(1) {
-        if most == Some(parts.len()) {
+        if most == parts.len() {
             break;
         }
         if !is_combining(character) {
@@ -291,10 +298,13 @@ fn format_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             ('}', None) => return Err(Error::logic("No parameter tags to close")),
             ('}', Some(field)) => {
                 let value = fields.field(field)?;
-                match &value {
-                    Value::String(text) => out.push_str(text),
-                    other => out.push_str(&other.print()?),
-                }
+                let shown = match &value {
+                    Value::String(text) => text.clone(),
+                    other => env.pretty_text(other)?,
+                };
+                env.check_text(out.len() + shown.len())?;
+                env.work(shown.len())?;
+                out.push_str(&shown);
                 name = None;
             }
             (other, Some(field)) => field.push(other),

@@ -8,6 +8,7 @@ use crate::error::{self, Error, Result};
 use crate::function::{Body, Function};
 use crate::plan::{Definition, Grouping};
 use crate::script::ScriptSource;
+use crate::size::Size;
 use crate::term::code;
 use crate::val::{Kind, Val};
 use crate::value::{self, ObjectBuilder, Value, ValueExt as _};
@@ -120,7 +121,7 @@ fn coerce_to(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             (Value::String(text), "PTYPE<BINARY>") => {
                 return call.value(Value::Binary(Arc::from(text.as_bytes())));
             }
-            (value, "STRING") => return call.value(Value::from(value.to_json()?)),
+            (value, "STRING") => return call.value(Value::String(env.json_text(value)?)),
             (Value::String(text), "NUMBER") => {
                 return match parse_number(text) {
                     Some(number) => call.value(value::number(number)?),
@@ -161,7 +162,9 @@ fn coerce_to(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             stream.check_finite()?;
             let mut builder = ObjectBuilder::default();
             let mut seen: std::collections::BTreeMap<Arc<str>, Value> = std::collections::BTreeMap::new();
+            let mut size = Size::default();
             while let Some(pair) = stream.next(env)? {
+                size.add(pair.encoded_len())?;
                 let items = pair.to_items()?;
                 let [key, item] = &items[..] else {
                     return Err(Error::logic(format!("Expected array of size 2, but got size {}.", items.len())));
@@ -220,9 +223,9 @@ fn describe(env: &Env, value: &Val) -> Result<Value> {
         Kind::Datum(Value::Null) => {}
         Kind::Datum(binary @ Value::Binary(bytes)) => {
             builder.insert("count", value::integer(bytes.len()));
-            builder.insert("value", Value::from(binary.print()?));
+            builder.insert("value", Value::String(env.pretty_text(binary)?));
         }
-        Kind::Datum(inner) => builder.insert("value", Value::from(inner.print()?)),
+        Kind::Datum(inner) => builder.insert("value", Value::String(env.pretty_text(inner)?)),
         Kind::Row(row) => {
             builder.insert("table", describe_table(env, &row.table)?);
             // RethinkDB has none, so it stands only where it says something.
@@ -278,7 +281,7 @@ fn source_code(function: &Function) -> String {
 }
 
 fn describe_table(env: &Env, table: &crate::selection::Table) -> Result<Value> {
-    let mut names: Vec<String> = env.source()?.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
+    let mut names = env.source()?.index_names(&table.info)?;
     names.sort();
     let counts = env.source()?.document_counts(&table.info)?;
     let counts = counts.into_iter().map(|count| value::number(count as f64)).collect::<Result<_>>()?;

@@ -1,11 +1,13 @@
 //! Writing documents.
 
+use super::counts::{Changes, Counts, Total};
 use crate::account::{Place, unexpected};
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{At as _, Error, ErrorKind, Result};
 use crate::plan::Definition;
 use crate::selection::Table;
+use crate::size::Size;
 use crate::source::{Change, Conflict, Durability, Lifetime, Write, Written};
 use crate::stream::BATCH_ROWS;
 use crate::system;
@@ -13,7 +15,7 @@ use crate::term::code;
 use crate::together::OPTARG;
 use crate::uuid;
 use crate::val::{Kind, Shortcut, Val};
-use crate::value::{self, Array, ObjectBuilder, Value, ValueExt as _};
+use crate::value::{Array, ObjectBuilder, Value, ValueExt as _};
 use crate::write_hook::WriteHook;
 use std::sync::Arc;
 use tessera_types::Right;
@@ -36,101 +38,12 @@ pub const TERMS: &[Definition] = &[
     Definition::new(68, 2, 2, for_each).nondeterministic().optargs(&[OPTARG]),
 ];
 
-/// Which changes an answer lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Changes {
-    None,
-    Made,
-    Always,
-}
-
-/// What a write did, counted.
-#[derive(Debug, Default)]
-struct Counts {
-    deleted: usize,
-    errors: usize,
-    inserted: usize,
-    replaced: usize,
-    skipped: usize,
-    unchanged: usize,
-    first_error: Option<String>,
-    changes: Vec<Value>,
-    /// Whether anything was written or refused; an answer about nothing lists no changes.
-    has_rows: bool,
-    generated_keys: Vec<Value>,
-}
-
-impl Counts {
-    fn take(&mut self, written: Written, wanted: Changes) -> Result<()> {
-        self.has_rows = true;
-        let Written { old, new, error } = written;
-        if let Some(error) = error {
-            self.errors += 1;
-            let message = error.message().to_string();
-            if wanted == Changes::Always {
-                self.changes.push(value::object([
-                    ("old_val", old.clone()),
-                    ("new_val", old),
-                    ("error", Value::from(message.clone())),
-                ])?);
-            }
-            self.first_error.get_or_insert(message);
-            return Ok(());
-        }
-        let is_unchanged = old == new && old.to_json().ok() == new.to_json().ok();
-        match (old.is_null(), new.is_null()) {
-            (true, true) => self.skipped += 1,
-            (true, false) => self.inserted += 1,
-            (false, true) => self.deleted += 1,
-            (false, false) if is_unchanged => self.unchanged += 1,
-            (false, false) => self.replaced += 1,
-        }
-        if wanted == Changes::Always || (wanted == Changes::Made && !is_unchanged) {
-            self.changes.push(value::object([("old_val", old), ("new_val", new)])?);
-        }
-        Ok(())
-    }
-
-    /// Notes under which key a row of a system table is that was given a generated one: what is made there has its own.
-    fn note_key(&mut self, table: &Table, generated: &Value, row: &Value) {
-        let key = row.get_field(table.primary_key());
-        let place = self.generated_keys.iter_mut().find(|own| *own == generated);
-        if let (Some(key), Some(place)) = (key, place) {
-            *place = key;
-        }
-    }
-
-    fn finish(self, wanted: Changes) -> Result<Value> {
-        let mut builder = ObjectBuilder::default();
-        for (name, count) in [
-            ("deleted", self.deleted),
-            ("errors", self.errors),
-            ("inserted", self.inserted),
-            ("replaced", self.replaced),
-            ("skipped", self.skipped),
-            ("unchanged", self.unchanged),
-        ] {
-            builder.insert(name, value::integer(count));
-        }
-        if let Some(message) = self.first_error {
-            builder.insert("first_error", Value::from(message));
-        }
-        if wanted != Changes::None && self.has_rows {
-            builder.insert("changes", Value::array(self.changes)?);
-        }
-        if !self.generated_keys.is_empty() {
-            builder.insert("generated_keys", Value::array(self.generated_keys)?);
-        }
-        Ok(builder.finish()?)
-    }
-}
-
 /// What is answered to a query that has written one document and is to list no changes.
 ///
 /// # Errors
 /// None that is known of.
 pub fn answer_of_one(written: Written) -> Result<Value> {
-    let mut counts = Counts::default();
+    let mut counts = Counts::new(0);
     counts.take(written, Changes::None)?;
     counts.finish(Changes::None)
 }
@@ -190,19 +103,16 @@ fn conflict(call: &Call<'_>, env: &Env) -> Result<Conflict> {
     }
 }
 
-/// The document with a primary key, made if it has none.
-fn with_key(table: &Table, document: Value, generated: &mut Vec<Value>) -> Result<Value> {
-    if !document.is_object() || document.get_field(table.primary_key()).is_some() {
-        return Ok(document);
-    }
-    if document.is_pseudotype() {
-        return Ok(document);
+/// The document with a primary key, and that key, if the document had none.
+fn with_key(table: &Table, document: Value) -> Result<(Value, Option<Value>)> {
+    let is_plain = document.is_object() && !document.is_pseudotype();
+    if !is_plain || document.get_field(table.primary_key()).is_some() {
+        return Ok((document, None));
     }
     let key = Value::from(uuid::random());
-    generated.push(key.clone());
     let mut builder = ObjectBuilder::from(document.to_fields()?);
-    builder.insert(table.primary_key(), key);
-    Ok(builder.finish()?)
+    builder.insert(table.primary_key(), key.clone());
+    Ok((builder.finish()?, Some(key)))
 }
 
 /// An insert of a document, or why it cannot be one.
@@ -256,24 +166,26 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         _ => documents.into_stream(env)?,
     };
-    let mut counts = Counts::default();
+    let mut counts = Counts::new(env.array_limit);
     loop {
-        let batch = stream.next_batch(env, BATCH_ROWS)?;
+        let batch = stream.next_batch(env, BATCH_ROWS).map_err(|error| env.unless_written(error))?;
         if batch.is_empty() {
             break;
         }
         let mut writes = Vec::with_capacity(batch.len());
         for document in batch {
-            let given = counts.generated_keys.len();
-            let document = with_key(&table, document, &mut counts.generated_keys)?;
-            if let Some(key) = counts.generated_keys.get(given)
+            let (document, generated) = with_key(&table, document)?;
+            if let Some(key) = &generated {
+                counts.generated(key.clone());
+            }
+            if let Some(key) = &generated
                 && let Some(error) = system::without_key(&table.info, key)
             {
                 counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error?) }, changes)?;
                 continue;
             }
             if table.info.is_system()
-                && counts.generated_keys.len() == given
+                && generated.is_none()
                 && let Some(error) = system::with_key(env.source()?, &table.info, &document)?
             {
                 counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, changes)?;
@@ -322,7 +234,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     {
         return Err(error);
     }
-    let mut counts = Counts::default();
+    let mut counts = Counts::new(env.array_limit);
     let change_of = |row: &Value| -> Result<Change> {
         if function.is_deterministic() {
             return Ok(Change::Replace { function: function.clone() });
@@ -350,18 +262,29 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let (table, mut stream) = Val { frame, kind: selection.kind }.into_selection(env)?;
     let hook = hook_of(call, env, &table)?;
     loop {
-        let batch = stream.next_batch(env, BATCH_ROWS)?;
+        let batch = stream.next_batch(env, BATCH_ROWS).map_err(|error| env.unless_written(error))?;
         if batch.is_empty() {
             break;
         }
-        let mut writes = Vec::with_capacity(batch.len());
+        let (mut writes, mut size) = (Vec::with_capacity(batch.len()), Size::default());
         for row in batch {
             let key = row.field(table.primary_key())?;
             match change_of(&row) {
-                Ok(change) => writes.push(Write { key, change, hook: hook.clone(), lifetime }),
+                Ok(change) => {
+                    if let Change::Set { document } = &change {
+                        size.add(document.encoded_len())?;
+                    }
+                    writes.push(Write { key, change, hook: hook.clone(), lifetime });
+                }
                 Err(error) => {
                     env.note_refused(&error);
                     counts.take(Written { old: row, new: Value::Null, error: Some(error) }, changes)?;
+                }
+            }
+            if size.is_batch() {
+                size = Size::default();
+                for written in env.write(&table.info, std::mem::take(&mut writes), durability)? {
+                    counts.take(written, changes)?;
                 }
             }
         }
@@ -372,40 +295,20 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     call.value(counts.finish(changes)?)
 }
 
-/// Adds up the results of writes: numbers are added, lists joined, the first error is kept.
-fn add_up(left: &Value, right: &Value) -> Result<Value> {
-    let mut fields = left.to_fields()?.into_fields();
-    for (name, value) in &right.to_fields()? {
-        match fields.binary_search_by(|(own, _)| own.cmp(name)) {
-            Err(at) => fields.insert(at, (name.clone(), value.clone())),
-            Ok(at) => {
-                let own = &mut fields[at].1;
-                let sum = match (&*own, value) {
-                    (Value::Number(left), Value::Number(right)) => value::number(left.get() + right.get())?,
-                    (Value::Array(left), Value::Array(right)) => Value::array([&left[..], &right[..]].concat())?,
-                    _ => continue,
-                };
-                *own = sum;
-            }
-        }
-    }
-    Ok(Value::object(fields)?)
-}
-
 fn for_each(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     const EXPECTED: &str = "FOR_EACH expects one or more basic write queries.";
     let mut stream = call.stream(env, 0)?;
     let function = call.function(env, 1, Shortcut::Constant)?;
     stream.check_finite()?;
-    let mut total = Value::empty_object();
-    while let Some(row) = stream.next(env).at(stream.frame)? {
-        let result = function.call(env, &[row], false)?;
+    let mut total = Total::new(env.array_limit);
+    while let Some(row) = stream.next(env).map_err(|error| env.unless_written(error)).at(stream.frame)? {
+        let result = function.call(env, &[row], false).map_err(|error| env.unless_written(error))?;
         let frame = result.frame;
         let added = result.into_datum().and_then(|result| match &result {
-            object if object.is_object() => add_up(&total, object),
-            other => other.to_items()?.iter().try_fold(total.clone(), |total, one| add_up(&total, one)),
+            object if object.is_object() => total.add(object),
+            other => other.to_items()?.iter().try_for_each(|one| total.add(one)),
         });
-        total = added.map_err(|error| {
+        added.map_err(|error| {
             let message = match error.frame() {
                 Some(_) => EXPECTED.to_string(),
                 None => format!("{EXPECTED}  {}", error.message()),
@@ -413,5 +316,5 @@ fn for_each(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             error.with_message(message).at(frame)
         })?;
     }
-    call.value(total)
+    call.value(total.finish()?)
 }

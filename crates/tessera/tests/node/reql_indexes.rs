@@ -304,3 +304,82 @@ fn a_node_waits_for_indexes_that_another_node_has_just_made() {
         assert_eq!(reads.ask(&json!([43, [[78, [table("t"), 3], {"index": name}]]])), 30, "by {name}");
     }
 }
+
+/// A stream that has begun by an index does not go on in another one that got its name.
+#[test]
+fn a_stream_by_an_index_ends_when_another_one_takes_its_name() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}")]);
+    let mut client = Client::to(port);
+    assert_eq!(client.ask(&json!([60, ["t"], {"shards": 2}]))["tables_created"], 1);
+    let documents: Vec<Value> = (0..2000).map(|id| json!({"id": id, "n": id, "s": format!("s{id}")})).collect();
+    for part in documents.chunks(500) {
+        assert_eq!(client.ask(&insert("t", part))["inserted"], 500);
+    }
+    let some = json!([182, [table("t"), -1, 5000], {"index": "by"}]);
+    for (token, stream) in
+        (9001..).zip([by_index("by"), json!([33, [by_index("by"), "id"]]), some.clone(), json!([33, [some, "id"]])])
+    {
+        for (name, field) in [("by", "n"), ("other", "s")] {
+            assert_eq!(client.ask(&json!([75, [table("t"), name, function(&row(field))]]))["created"], 1);
+        }
+        wait(&mut client, &[]);
+        client.send(token, &json!([1, stream, {"max_batch_rows": 10}]).to_string());
+        assert_eq!(client.receive().1["t"], 3, "{stream}");
+        assert_eq!(client.ask(&json!([156, [table("t"), "other", "by"], {"overwrite": true}]))["renamed"], 1);
+        let end = wait_for("the end of the stream", PATIENCE, || {
+            client.send(token, "[2]");
+            Some(client.receive().1).filter(|answer| answer["t"] != 3)
+        });
+        let text = end["r"][0].as_str().unwrap_or_default();
+        assert!(text.contains("Index `by` on table `test.t` was replaced by another one"), "{stream}: {end}");
+        assert_eq!(client.ask(&json!([76, [table("t"), "by"]]))["dropped"], 1);
+    }
+}
+
+#[test]
+fn names_of_indexes_are_told_without_leaders() {
+    let mut cluster = Cluster::start_with_reql(3);
+    let mut client = Client::to(cluster.reql_ports()[0]);
+    assert_eq!(client.ask(&json!([60, ["t"], {"shards": 8, "replicas": 1}]))["tables_created"], 1);
+    assert_eq!(client.ask(&create_index("n", &[], &json!({})))["created"], 1);
+    cluster.kill(2);
+    let began = std::time::Instant::now();
+    assert_eq!(client.ask(&json!([77, [table("t")]])), json!(["n"]));
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+/// What an outdated read by an index gives are documents that had that key, whatever is applied meanwhile.
+#[test]
+fn an_outdated_read_by_an_index_gives_documents_that_belong_there() {
+    let cluster = Cluster::start_with_reql(3);
+    let ports = cluster.reql_ports();
+    let mut client = Client::to(ports[0]);
+    let options = json!({"shards": 1, "replicas": 3, "durability": "soft"});
+    assert_eq!(client.ask(&json!([60, ["t"], options]))["tables_created"], 1);
+    assert_eq!(client.ask(&create_index("s", &[], &json!({})))["created"], 1);
+    let documents: Vec<Value> = (0..200).map(|id| json!({"id": id, "s": "open"})).collect();
+    assert_eq!(client.ask(&insert("t", &documents))["inserted"], 200);
+    wait(&mut client, &[]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let toggling = std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            let other = json!([65, [[17, [row("s"), "open"]], "closed", "open"]]);
+            while !stop.load(Ordering::Relaxed) {
+                client.ask(&json!([53, [table("t"), function(&json!({"s": other}))]]));
+            }
+        }
+    });
+    let outdated = json!([15, ["t"], {"read_mode": "outdated"}]);
+    let mut readers: Vec<Client> = ports.iter().map(|port| Client::to(*port)).collect();
+    for round in 0..1500 {
+        let wanted = ["open", "closed"][round % 2];
+        let found = readers[round % 3].ask(&json!([78, [outdated, wanted], {"index": "s"}]));
+        for document in found.as_array().unwrap() {
+            assert_eq!(document["s"], wanted, "{document}");
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    toggling.join().unwrap();
+}
