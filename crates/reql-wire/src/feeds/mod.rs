@@ -17,6 +17,7 @@
 mod log;
 mod poll;
 mod pull;
+mod queue;
 mod record;
 mod tail;
 mod waiters;

@@ -4,14 +4,15 @@
 //! which the query takes from. When the queue has no room the task waits, and what is not read stays in the partitions' logs. When the table was split, the
 //! feed goes on in the new partitions at the same positions.
 
-use super::pull::{Pulling, Queue, heirs, partitions_of, size};
+use super::pull::{Pulling, heirs, partitions_of};
+use super::queue::Queue;
 use super::record::Keys;
 use crate::route::Place;
 use crate::scan::{check_kind, document_range, index_range, key_order, not_built, only_key, scan_work, split};
 use crate::tables::{Tables, damaged, key_of};
 use crate::work::{Reply, ScanWork, Work};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_document::{Document, EntryKey};
 use tessera_reql::{
@@ -109,9 +110,7 @@ impl Tables {
             positions.insert(partition, at);
         }
         let begun = positions.iter().map(|(partition, at)| (*partition, *at)).collect();
-        let queue =
-            Queue { events: VecDeque::new(), bytes: 0, error: None, table: table.clone(), coming: VecDeque::new() };
-        let (queue, has_room) = (Arc::new(Mutex::new(queue)), Arc::<Notify>::default());
+        let (queue, has_room) = (Arc::new(Mutex::new(Queue::new(table.clone()))), Arc::<Notify>::default());
         let pulling = Pulling {
             shared: self.0.clone(),
             interest: interest.clone(),
@@ -143,38 +142,24 @@ impl ChangeLog for Tail {
     }
 
     fn scheme(&self) -> u32 {
-        self.queue.lock().table.schema().partitions
+        self.queue.lock().table().schema().partitions
     }
 
     fn next(&mut self, limit: usize) -> Result<Vec<LogEvent>> {
         let mut queue = self.queue.lock();
-        if queue.events.is_empty()
+        if queue.len() == 0
             && let Some(error) = &queue.error
         {
             return Err(error.clone());
         }
-        let count = queue.events.len().min(limit);
-        let events: Vec<LogEvent> = queue.events.drain(..count).collect();
-        queue.bytes -= events.iter().map(size).sum::<usize>();
-        for event in &events {
-            if matches!(event, LogEvent::Split { .. })
-                && let Some((left, _)) = queue.coming.front_mut()
-            {
-                *left -= 1;
-                if *left == 0
-                    && let Some((_, table)) = queue.coming.pop_front()
-                {
-                    queue.table = table;
-                }
-            }
-        }
+        let events = queue.take(limit);
         drop(queue);
         self.has_room.notify_one();
         Ok(events)
     }
 
     fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {
-        let table = self.queue.lock().table.clone();
+        let table = self.queue.lock().table();
         let mut pages: Vec<Option<StampedPage>> = Vec::with_capacity(wanted.len());
         let (mut work, mut places) = (Vec::new(), Vec::new());
         for (at, (partition, scan)) in wanted.iter().enumerate() {
