@@ -119,7 +119,7 @@ impl FeedRows {
         {
             return Err(Error::logic("The resume token is of a changefeed of other tables."));
         }
-        let squashed = options.squash.map(Squashed::new);
+        let squashed = options.squash.map(|within| Squashed::new(within, options.queue_size));
         let (messages, initial) = (VecDeque::new(), VecDeque::new());
         let mut feed =
             Self { tails: Vec::new(), frame, sort, options, messages, squashed, initial, phase: Phase::Begun };
