@@ -55,7 +55,7 @@ mod write_hook;
 
 pub use account::{Account, AccountChange, Administrator, NewPassword, Place, Requester};
 pub use cells::{Cells, cell_bounds};
-pub use change_log::{ChangeLog, DocumentChange, Interest, LogEvent, Reached, Resume, StampedPage};
+pub use change_log::{ChangeLog, DocumentChange, Entry, Interest, LogEvent, Reached, Resume, StampedPage, Unread};
 pub use cluster::{
     Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tessera_types::Right;
 
 use crate::account::{Account, AccountChange, Place, Requester, unexpected};
-use crate::change_log::{ChangeLog, Interest, LogEvent, Reached, Resume, StampedPage};
+use crate::change_log::{ChangeLog, Interest, LogEvent, Reached, Resume, StampedPage, Unread};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
 use crate::error::Result;
@@ -266,8 +266,12 @@ impl ChangeLog for PermittedLog {
         self.log.look_again()
     }
 
-    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {
+    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread> {
         Place::Table(&self.table).check(&*self.requester, Right::Read)?;
         self.log.pages(wanted)
+    }
+
+    fn index_key(&self, value: &Value) -> Option<Vec<u8>> {
+        self.log.index_key(value)
     }
 }

@@ -14,10 +14,10 @@ use crate::work::{Reply, ScanWork, Work};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tessera_document::{Document, EntryKey};
+use tessera_document::{Document, EntryKey, SecondaryKey, Value};
 use tessera_reql::{
-    ChangeLog, Error, Interest, KeyRange, Lazy, LogEvent, Order, Pacer, Position, Reached, Result, Resume, Scan,
-    StampedPage, TableInfo,
+    ChangeLog, Entry, Error, Interest, KeyRange, Lazy, LogEvent, Order, Pacer, Position, Reached, Result, Resume, Scan,
+    StampedPage, TableInfo, Unread,
 };
 use tessera_store::Table;
 use tessera_types::{ReadMode, RecordKey, Space};
@@ -158,7 +158,7 @@ impl ChangeLog for Tail {
         Ok(events)
     }
 
-    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {
+    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread> {
         let table = self.queue.lock().table();
         let mut pages: Vec<Option<StampedPage>> = Vec::with_capacity(wanted.len());
         let (mut work, mut places) = (Vec::new(), Vec::new());
@@ -173,30 +173,44 @@ impl ChangeLog for Tail {
                 places.push(at);
             }
         }
-        let replies = match self.tables.reach(&table, ReadMode::Single, work) {
-            Err(_) if table.successor().is_some() => return Err(split()),
-            replies => replies?,
-        };
+        let replies = self.tables.reach(&table, ReadMode::Single, work).map_err(|error| {
+            let is_split = table.successor().is_some();
+            Unread::Later(if is_split { split() } else { error })
+        })?;
         for (at, reply) in places.into_iter().zip(replies) {
             let scan = &wanted[at].1;
             let (stamp, rows, has_more) = match reply {
                 Reply::Stamped(stamp, rows, has_more) => (stamp, rows, has_more),
-                Reply::NotBuilt => return Err(not_built(&self.info, scan)),
-                _ => return Err(damaged()),
+                Reply::NotBuilt => return Err(not_built(&self.info, scan).into()),
+                _ => return Err(damaged().into()),
             };
-            let next = rows.last().filter(|_| has_more).map(|(key, _)| Position(key.to_vec()));
+            let ending = |(key, _): &(bytes::Bytes, bytes::Bytes)| -> Result<_> {
+                Ok((Position(key.to_vec()), entry_of(scan, key)?))
+            };
+            let next = rows.last().filter(|_| has_more).map(ending).transpose()?;
             let keyed = |(key, document): (bytes::Bytes, bytes::Bytes)| {
-                let primary = match scan.index {
-                    None => key.to_vec(),
-                    Some(_) => EntryKey::decode(&key).map_err(|_| damaged())?.primary.to_vec(),
-                };
-                Ok((primary, Lazy::Document(Document::trusted(document))))
+                Ok((entry_of(scan, &key)?.primary, Lazy::Document(Document::trusted(document))))
             };
             let rows = rows.into_iter().map(keyed).collect::<Result<Vec<_>>>()?;
             pages[at] = Some(StampedPage { stamp, rows, next });
         }
-        pages.into_iter().map(|page| page.ok_or_else(damaged)).collect()
+        Ok(pages.into_iter().map(|page| page.ok_or_else(damaged)).collect::<Result<_>>()?)
     }
+
+    fn index_key(&self, value: &Value) -> Option<Vec<u8>> {
+        let key = SecondaryKey::of_entry(Document::encode(value).value()).ok()?;
+        Some(key.bytes().to_vec())
+    }
+}
+
+/// What a key of a scan's space stands for.
+fn entry_of(scan: &Scan, key: &[u8]) -> Result<Entry> {
+    if scan.index.is_none() {
+        return Ok(Entry { secondary: Vec::new(), primary: key.to_vec(), place: 0 });
+    }
+    let entry = EntryKey::decode(key).map_err(|_| damaged())?;
+    let (secondary, primary) = (entry.secondary.to_vec(), entry.primary.to_vec());
+    Ok(Entry { secondary, primary, place: entry.place.unwrap_or(0) })
 }
 
 impl Tail {

@@ -17,6 +17,7 @@ mod range;
 mod rows;
 mod seen;
 mod squash;
+mod tail;
 mod token;
 mod window;
 

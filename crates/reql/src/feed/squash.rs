@@ -26,6 +26,10 @@ impl Squashed {
         Self { within, most, bytes: 0, since: None, waiting: Vec::new(), places: HashMap::new() }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     pub fn add(&mut self, table: usize, change: DocumentChange, now: Instant) {
         self.since.get_or_insert(now);
         match self.places.get(&(table, change.key.clone())) {
