@@ -19,6 +19,7 @@ mod poll;
 mod pull;
 mod queue;
 mod record;
+mod retention;
 mod tail;
 mod waiters;
 

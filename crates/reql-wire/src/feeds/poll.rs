@@ -24,7 +24,7 @@ fn read(store: &Store, table: &Table, partition: u32, work: &ChangesWork) -> Res
         let found = transaction.scan_in(Space::CHANGES, from(&work.start()), Order::Ascending, PAGE)?;
         // Looked at behind the changes: what is gone by then and was not asked for was not missed.
         let state = transaction.get_in(Space::INDEXES, STATE_KEY)?.and_then(|state| decode_state(&state));
-        let is_there = state.is_some_and(|state| (state.floor..=state.last).contains(&work.after));
+        let is_there = state.is_some_and(|state| state.has(work.after));
         let last = found.records.last().and_then(|(key, _)| number_of(key));
         let reached = last.map_or(work.after, |(number, _)| number);
         let is_asked_for = |key: &[u8]| number_of(key).is_some_and(|(_, primary)| is_wanted(&work.ranges, primary));
