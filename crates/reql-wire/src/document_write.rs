@@ -108,6 +108,12 @@ impl WriteWork {
         }
     }
 
+    /// Bytes that the write adds to a log of changes, about.
+    pub(crate) fn change_bytes(&self) -> usize {
+        let bytes = |document: &Option<Bytes>| document.as_ref().map_or(0, Bytes::len);
+        self.key.len() + bytes(&self.old) + bytes(&self.new)
+    }
+
     /// When the new document ends.
     fn ends(&self, transaction: &Transaction<'_>, ended: Option<UnixMillis>) -> Option<UnixMillis> {
         self.new.as_ref()?;

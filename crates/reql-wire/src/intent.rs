@@ -153,7 +153,7 @@ impl Evaluator for Shared {
                 && !write.only_compares()
             {
                 self.meter.note_written(table);
-                self.waiters.wake(table, partition, &write.key);
+                self.waiters.wake(table, partition, &write.key, write.change_bytes());
             }
         }
     }

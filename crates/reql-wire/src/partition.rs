@@ -439,7 +439,8 @@ impl Operation for Writes {
             outcome.is_ok() && *is_told
         };
         if is_told {
-            shared.waiters.wake(*table, partitions[part], &self.writes[part].key);
+            let write = &self.writes[part];
+            shared.waiters.wake(*table, partitions[part], &write.key, write.change_bytes());
         }
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.all_done.notify_one();

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tessera_document::Document;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::key;
 use crate::lazy::Lazy;
 use crate::scan::{KeyRange, Position, Scan};
 use crate::value::Value;
@@ -62,6 +63,40 @@ pub enum LogEvent {
     },
 }
 
+/// An entry of an index, or a document among others by its primary key. Sources have them in the order of their fields.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The [key](ChangeLog::index_key) of an index; nothing by the primary key.
+    pub secondary: Vec<u8>,
+    /// The primary key, as changes have it.
+    pub primary: Vec<u8>,
+    /// Where the key stands in the array of which a multi index has each element.
+    pub place: u32,
+}
+
+/// Why pages were not read.
+#[derive(Debug)]
+pub enum Unread {
+    /// They can be read later: the table is being split, or nobody leads a part just now.
+    Later(Error),
+    /// They cannot be read.
+    Failed(Error),
+}
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Unread> for Error {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Later(error) | Unread::Failed(error) => error,
+        }
+    }
+}
+
 /// Documents of a part, all read at one instant.
 #[derive(Debug)]
 pub struct StampedPage {
@@ -69,8 +104,8 @@ pub struct StampedPage {
     pub stamp: u64,
     /// Primary keys, as changes have them, with documents.
     pub rows: Vec<(Vec<u8>, Lazy)>,
-    /// Where the next page of the part begins, unless this was the last one.
-    pub next: Option<Position>,
+    /// Where the next page of the part begins, and the entry with which this one ends, unless it was the last one.
+    pub next: Option<(Position, Entry)>,
 }
 
 /// The changes of a table from some moment on.
@@ -96,8 +131,18 @@ pub trait ChangeLog: Send {
     /// Pages of parts, each of documents that the scan finds in its part and in the scan's order.
     ///
     /// # Errors
-    /// If documents cannot be read.
-    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>>;
+    /// If documents cannot be read, or not now.
+    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread>;
+
+    /// The full name that the table has now, if it may have got another one since it was subscribed to.
+    fn table_name(&self) -> Option<String> {
+        None
+    }
+
+    /// The bytes by which the source sorts a key of an index; `None` if the value can be no key.
+    fn index_key(&self, value: &Value) -> Option<Vec<u8>> {
+        key::secondary_key(value).ok()
+    }
 }
 
 /// Documents of which changes are wanted, as far as their primary keys tell.

@@ -1,7 +1,5 @@
 //! What an index derives from a document.
 
-use std::collections::BTreeMap;
-
 use tessera_geo::{coarser, covering, index_number};
 
 use crate::env::Env;
@@ -17,26 +15,27 @@ const MAX_CELLS: usize = 28;
 
 /// The values by which an index knows a document; none if its function fails or gives nothing that can be a key.
 pub fn keys(env: &Env, definition: &IndexDefinition, document: &Value) -> Vec<Value> {
+    keys_with_places(env, definition, document).into_iter().map(|(key, _)| key).collect()
+}
+
+/// The values by which an index knows a document, and where each stands in the array of which a multi index has all elements.
+pub fn keys_with_places(env: &Env, definition: &IndexDefinition, document: &Value) -> Vec<(Value, u32)> {
     let Ok(value) = definition.function.value_of(env, document) else { return Vec::new() };
     let can_be_key = |value: &Value| key::secondary_key(value).is_ok();
     match value {
-        Value::Array(items) if definition.multi => items.iter().filter(|item| can_be_key(item)).cloned().collect(),
-        value if can_be_key(&value) => vec![value],
+        Value::Array(items) if definition.multi => {
+            let items = items.iter().zip(0..=u32::MAX).filter(|(item, _)| can_be_key(item));
+            items.map(|(item, place)| (item.clone(), place)).collect()
+        }
+        value if can_be_key(&value) => vec![(value, 0)],
         _ => Vec::new(),
     }
 }
 
-/// The encoded keys by which an index knows a document, with how often each occurs before it.
+/// The encoded keys by which an index knows a document, with their places.
 pub fn entries(env: &Env, definition: &IndexDefinition, document: &Value) -> Vec<(Vec<u8>, u32)> {
-    let mut counts = BTreeMap::<Vec<u8>, u32>::new();
-    let mut out = Vec::new();
-    for value in keys(env, definition, document) {
-        let Ok(encoded) = key::secondary_key(&value) else { continue };
-        let tag = counts.entry(encoded.clone()).or_default();
-        out.push((encoded, *tag));
-        *tag += 1;
-    }
-    out
+    let keys = keys_with_places(env, definition, document).into_iter();
+    keys.filter_map(|(value, place)| Some((key::secondary_key(&value).ok()?, place))).collect()
 }
 
 /// The keys of the entries that a geospatial index has of a document.

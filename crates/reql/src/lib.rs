@@ -56,12 +56,13 @@ mod write_hook;
 
 pub use account::{Account, AccountChange, Administrator, NewPassword, Place, Requester};
 pub use cells::{Cells, cell_bounds};
-pub use change_log::{ChangeLog, DocumentChange, Interest, LogEvent, Reached, Resume, StampedPage};
+pub use change_log::{ChangeLog, DocumentChange, Entry, Interest, LogEvent, Reached, Resume, StampedPage, Unread};
 pub use cluster::{
     Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
 };
 pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop, Wait};
 pub use error::{Error, ErrorKind, Result, Step};
+pub use feed::read_resume_token;
 pub use function::{Body, Function, Scope};
 pub use gathered::{Replacement, Together};
 pub use http::{HttpAnswer, HttpClient, HttpFailure, HttpRequest};

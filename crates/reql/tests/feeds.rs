@@ -129,3 +129,85 @@ fn who_follows_a_feed_has_what_the_query_finds() {
         }
     }
 }
+
+/// A table with a multi index `tags`.
+fn tagged() -> World {
+    let world = World::new();
+    world.value("[75,[[15,[\"t\"]],\"tags\"],{\"multi\":true}]");
+    world
+}
+
+const FIRST_TAGS: &str = "[71,[[41,[[15,[\"t\"]]],{\"index\":\"tags\"}],10]]";
+
+fn put(world: &World, id: usize, tags: &[usize]) {
+    let tags = tags.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    world.value(&format!("[56,[[15,[\"t\"]],{{\"id\":{id},\"tags\":[2,[{tags}]]}}],{{\"conflict\":\"replace\"}}]"));
+}
+
+/// The rows of a feed with repeated ones, after its messages.
+fn follow(rows: &mut Vec<Value>, messages: &[Value]) {
+    for message in messages {
+        let (old, new) = (field(message, "old_val"), field(message, "new_val"));
+        if !matches!(old, Value::Null) {
+            let at = rows.iter().position(|row| *row == old);
+            rows.remove(at.unwrap_or_else(|| panic!("{message:?} tells the removal of what is not there: {rows:?}")));
+        }
+        if !matches!(new, Value::Null) {
+            rows.push(new);
+        }
+    }
+    rows.sort();
+}
+
+#[test]
+fn a_document_that_is_shown_for_several_keys_is_removed_when_it_is() {
+    let world = tagged();
+    put(&world, 1, &[10, 20]);
+    put(&world, 2, &[30, 40]);
+    let mut feed = world.cursor(&format!("[152,[{FIRST_TAGS}]]"));
+    put(&world, 3, &[5]);
+    let told = all(&mut feed);
+    let [one] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((field(&field(one, "new_val"), "id"), field(one, "old_val")), (Value::from(3), Value::Null));
+    // Its rows are still its rows where they are under other keys.
+    put(&world, 1, &[11, 50]);
+    let told = all(&mut feed);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|message| field(&field(message, "old_val"), "id") == Value::from(1)), "{told:?}");
+    put(&world, 2, &[30]);
+    let told = all(&mut feed);
+    assert!(told.iter().any(|message| field(message, "new_val") == Value::Null), "{told:?}");
+    assert_eq!(told.len(), 2, "one of its rows has changed, and one is gone: {told:?}");
+}
+
+#[test]
+fn the_first_rows_of_a_multi_index_are_those_of_the_query_also_behind_what_was_read_first() {
+    for order in ["\"tags\"", "[74,[\"tags\"]]"] {
+        let world = tagged();
+        (0..100).for_each(|id| put(&world, id, &[id, 1_000 + id, 500 - id]));
+        let first = format!("[71,[[41,[[15,[\"t\"]]],{{\"index\":{order}}}],10]]");
+        let mut feed = world.cursor(&format!("[152,[{first}],{{\"include_initial\":true}}]"));
+        let mut rows = Vec::new();
+        for id in 0..100 {
+            follow(&mut rows, &all(&mut feed));
+            let mut found = world.rows(&first);
+            found.sort();
+            assert_eq!(rows, found, "before {id} is deleted");
+            world.value(&format!("[54,[[16,[[15,[\"t\"]],{id}]]]]"));
+        }
+        follow(&mut rows, &all(&mut feed));
+        assert!(rows.is_empty());
+    }
+}
+
+#[test]
+fn no_more_rows_are_kept_than_an_array_may_have() {
+    let world = World::new();
+    let term = |limit: &str| format!("[152,[[71,[[41,[[15,[\"t\"]]],{{\"index\":\"n\"}}],{limit}]]]]");
+    drop(world.cursor(&term("100000")));
+    let Request::Start(query) = Request::read(&format!("[1,{}]", term("1e9"))).unwrap() else { panic!("no query") };
+    let source: Arc<dyn Source> = world.0.clone();
+    let now = Time::new(0.0, Timezone::UTC).unwrap();
+    let failure = query.prepare(now.into()).unwrap().run(source, Arc::new(Stop::default())).err().unwrap();
+    assert!(failure.message.starts_with("Array over size limit `100000`."), "{}", failure.message);
+}

@@ -1,8 +1,7 @@
 //! The log of changes of a partition, as its loop keeps it.
 
-use super::record::{
-    LogPosition, LogState, STATE_KEY, decode_state, encode_change, from, key_of, number_at, number_of,
-};
+use super::record::{LogPosition, LogState, STATE_KEY, decode_state, encode_change, from, key_of, number_of};
+use super::retention::Retention;
 use crate::indexes::{IndexList, LIST_KEY};
 use crate::work::Reply;
 use bytes::Bytes;
@@ -12,13 +11,8 @@ use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions}
 use tessera_types::{Acks, Durability, RequestError, Space};
 use tokio::sync::oneshot;
 
-/// The shortest time for which changes are kept, and for which a log goes on after its last feed: one that is connected must have time to
-/// read.
-const LEAST_RETENTION: u64 = 60_000;
 /// Changes that one write removes at most because they are too old or too many.
 const TRIM: PageLimit = PageLimit { records: 64, bytes: 256 << 10 };
-/// A log looks for changes that are too old so many times in the time for which it keeps them.
-const TRIMS: u64 = 64;
 
 /// Whether a list of indexes says that the partition keeps changes.
 pub(crate) fn is_logging(list: &[u8]) -> bool {
@@ -34,13 +28,6 @@ fn state_of(transaction: &Transaction<'_>) -> Result<Option<LogState>, RequestEr
 
 fn put_state(transaction: &mut Transaction<'_>, state: &LogState) {
     transaction.put_in_unchecked(Space::INDEXES, STATE_KEY, &state.encode());
-}
-
-/// Milliseconds for which changes are kept, and their bytes in this partition.
-fn retention(table: &Table) -> (u64, u64) {
-    let retention = table.settings().feed_retention;
-    let millis = retention.feed_retention_seconds.saturating_mul(1_000).max(LEAST_RETENTION);
-    (millis, retention.feed_retention_bytes / u64::from(table.schema().partitions))
 }
 
 /// Notes that a document has changed, in a partition that keeps changes. Returns whether it was noted: the log ends here if no feed has
@@ -66,55 +53,43 @@ pub(crate) fn append(
     state.last = state.next(now);
     let (key, value) = (key_of(state.last, primary), encode_change(old, new));
     transaction.check_spare(key.len() + value.len())?;
-    state.bytes += (key.len() + value.len()) as u64;
+    let retention = Retention::of(transaction.table());
+    retention.add(&mut state, (key.len() + value.len()) as u64);
     transaction.put_in_unchecked(Space::CHANGES, &key, &value);
-    trim(transaction, &mut state)?;
+    trim(transaction, &retention, &mut state)?;
     put_state(transaction, &state);
     Ok(true)
 }
 
-/// Ends the log of a partition, and with it its feeds.
+/// Ends the log of a partition, and with it its feeds. What was its last change stays known, so that the next log has greater numbers
+/// whatever the clock of its leader says.
 ///
 /// # Errors
-/// If the list of indexes cannot be read.
+/// If the list of indexes or the state cannot be read.
 pub(crate) fn end(transaction: &mut Transaction<'_>, list: Bytes) -> Result<(), RequestError> {
     let mut list = IndexList::decode(list).ok_or_else(|| RequestError::Corruption("the list of indexes".into()))?;
     list.set_logging(false);
     transaction.put_in_unchecked(Space::INDEXES, LIST_KEY, &list.encode());
-    transaction.delete_in(Space::INDEXES, STATE_KEY);
+    if let Some(state) = state_of(transaction)? {
+        put_state(transaction, &state.ended());
+    }
     transaction.drop_space(Space::CHANGES);
     Ok(())
 }
 
-/// Removes changes that are too old or too many, but never the last one.
-fn trim(transaction: &mut Transaction<'_>, state: &mut LogState) -> Result<(), RequestError> {
+/// Removes changes that are too old or too many.
+fn trim(transaction: &mut Transaction<'_>, retention: &Retention, state: &mut LogState) -> Result<(), RequestError> {
     let now = transaction.now().get();
-    let (millis, bytes) = retention(transaction.table());
-    if state.bytes <= bytes && now < state.trim_at {
+    if !retention.is_to_be_trimmed(state, now) {
         return Ok(());
     }
-    let (oldest, is_full) = (number_at(now.saturating_sub(millis)), state.bytes > bytes);
-    // Some room is made, so that not each write makes room for itself.
-    let enough = bytes - bytes / 8;
     let start = state.floor.saturating_add(1).to_be_bytes();
     let found = transaction.scan_in(Space::CHANGES, from(&start), Order::Ascending, TRIM)?;
-    let mut is_done = !found.is_cut;
-    for (key, value) in found.records {
-        let Some((number, _)) = number_of(&key).filter(|(number, _)| *number < state.last) else { continue };
-        if number >= oldest && !(is_full && state.bytes > enough) {
-            is_done = true;
-            break;
-        }
-        transaction.delete_in(Space::CHANGES, &key);
-        state.floor = number;
-        state.bytes = state.bytes.saturating_sub((key.len() + value.len()) as u64);
-    }
-    if is_done {
-        state.trim_at = now + millis / TRIMS;
-        if state.floor + 1 == state.last {
-            state.bytes = 0;
-        }
-    }
+    let damaged = || RequestError::Corruption("the log of changes".into());
+    let size = |(key, value): &(Bytes, Bytes)| Some((number_of(key)?.0, (key.len() + value.len()) as u64));
+    let oldest = found.records.iter().map(|record| size(record).ok_or_else(damaged)).collect::<Result<Vec<_>, _>>()?;
+    let gone = retention.trim(state, now, &oldest, found.is_cut);
+    found.records[..gone].iter().for_each(|(key, _)| transaction.delete_in(Space::CHANGES, key));
     Ok(())
 }
 
@@ -140,10 +115,10 @@ impl Begin {
     fn carry_out(transaction: &mut Transaction<'_>) -> Result<(Reply, Verdict), RequestError> {
         let list = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
         let now = transaction.now();
-        let wanted = retention(transaction.table()).0;
-        let state = if is_logging(&list) { state_of(transaction)? } else { None };
+        let wanted = Retention::of(transaction.table()).millis;
+        let state = state_of(transaction)?;
         let position = |state: &LogState| LogPosition { floor: state.floor, last: state.last };
-        if let Some(mut state) = state.filter(|state| now.get() <= state.until) {
+        if let Some(mut state) = state.filter(|state| is_logging(&list) && now.get() <= state.until) {
             let is_long_enough = state.until >= now.get() + wanted / 2;
             if !is_long_enough {
                 state.until = now.get() + wanted;
@@ -152,9 +127,7 @@ impl Begin {
             let verdict = if is_long_enough { Verdict::Abandon } else { Verdict::Commit };
             return Ok((Reply::ChangesBegun(position(&state)), verdict));
         }
-        // Numbers go on after those that a log before this one may have had.
-        let last = state.map_or(0, |state| state.last).max(number_at(now.get()));
-        let state = LogState { floor: last, last, bytes: 0, until: now.get() + wanted, trim_at: 0 };
+        let state = LogState::begun(state, now, wanted);
         let mut list = IndexList::decode(list).ok_or_else(|| RequestError::Corruption("the list of indexes".into()))?;
         list.set_logging(true);
         transaction.drop_space(Space::CHANGES);

@@ -1,12 +1,14 @@
 //! The task of a feed that polls the leaders of a table's partitions, and puts what comes into a queue.
 
+use super::heirs::Division;
+use super::queue::Queue;
 use super::record::{ChangesWork, Keys, NewChanges, decode_change, number_of};
 use crate::route::{Place, reach};
 use crate::shared::Shared;
 use crate::tables::{damaged, failed, key_of};
 use crate::work::{Reply, Work};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_document::Document;
@@ -32,17 +34,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 /// How often a feed says that it needs the log. Logs go on for longer than twice this time without feeds.
 const RENEWAL: Duration = Duration::from_secs(20);
-
-/// What has come and was not taken yet.
-pub(super) struct Queue {
-    pub(super) events: VecDeque<LogEvent>,
-    pub(super) bytes: usize,
-    pub(super) error: Option<Error>,
-    /// The table, as far as events tell that have been taken.
-    pub(super) table: Arc<Table>,
-    /// Tables that take its place, each after so many events that tell of a split.
-    pub(super) coming: VecDeque<(usize, Arc<Table>)>,
-}
 
 /// The task that polls.
 pub(super) struct Pulling {
@@ -73,7 +64,7 @@ impl Pulling {
         let mut polls = JoinSet::new();
         let mut renewal = Instant::now() + RENEWAL;
         loop {
-            while self.queue.lock().bytes >= QUEUE_BYTES {
+            while self.queue.lock().bytes() >= QUEUE_BYTES {
                 // The log must stay although nobody reads it.
                 if tokio::time::timeout_at(renewal, self.has_room.notified()).await.is_err() {
                     renewal = self.renew();
@@ -173,32 +164,29 @@ impl Pulling {
             let (old, new) = decode_change(value).ok_or_else(damaged)?;
             let document = |bytes: Option<bytes::Bytes>| bytes.map(Document::trusted);
             let change = DocumentChange { part, at, key: primary.to_vec(), old: document(old), new: document(new) };
-            let event = LogEvent::Change(change);
-            queue.bytes += size(&event);
-            queue.events.push_back(event);
+            queue.push(LogEvent::Change(change));
         }
         let before = self.positions.insert(part, changes.reached);
         // It only makes tokens newer, so it need not be told each time.
-        if before != Some(changes.reached) && queue.events.len() < MOST_REACHED {
-            queue.events.push_back(LogEvent::Reached { part, at: changes.reached });
+        if before != Some(changes.reached) && queue.len() < MOST_REACHED {
+            queue.push(LogEvent::Reached { part, at: changes.reached });
         }
-        Ok(is_new || queue.events.len() >= MANY_REACHED)
+        Ok(is_new || queue.len() >= MANY_REACHED)
     }
 
     /// Goes on in the table that has taken the place of this one.
     fn split(&mut self, successor: Arc<Table>) -> Result<()> {
         let before = self.table.schema().partitions;
         let wanted = partitions_of(&successor, &self.interest)?;
-        let mut queue = self.queue.lock();
-        queue.coming.push_back((self.positions.len(), successor.clone()));
-        let mut positions = BTreeMap::new();
+        let division = division_of(&successor);
+        let (mut positions, mut events) = (BTreeMap::new(), Vec::new());
         for (of, at) in std::mem::take(&mut self.positions) {
-            let heirs = heirs(&successor, of, before).into_iter();
+            let heirs = division.heirs(of, before).into_iter();
             let into: Vec<u32> = heirs.filter(|heir| wanted.contains(heir)).collect();
             positions.extend(into.iter().map(|heir| (*heir, at)));
-            queue.events.push_back(LogEvent::Split { of, into });
+            events.push(LogEvent::Split { of, into });
         }
-        drop(queue);
+        self.queue.lock().split(successor.clone(), events);
         self.idle = positions.keys().copied().collect();
         (self.positions, self.table) = (positions, successor);
         self.pacer.wake();
@@ -238,22 +226,6 @@ pub(super) fn partitions_of(table: &Table, interest: &Interest) -> Result<BTreeS
     Ok(partitions)
 }
 
-/// The partitions of a table with more partitions that have what a partition had.
-pub(super) fn heirs(table: &Table, partition: u32, before: u32) -> Vec<u32> {
-    let (mut heirs, mut count) = (vec![partition], before);
-    while count < table.schema().partitions {
-        count *= 2;
-        heirs = heirs.iter().flat_map(|heir| table.schema().partitioner.children_of(*heir, count)).collect();
-    }
-    heirs
-}
-
-pub(super) fn size(event: &LogEvent) -> usize {
-    match event {
-        LogEvent::Split { .. } | LogEvent::Reached { .. } => 0,
-        LogEvent::Change(change) => {
-            let bytes = |document: &Option<Document>| document.as_ref().map_or(0, |document| document.bytes().len());
-            change.key.len() + bytes(&change.old) + bytes(&change.new)
-        }
-    }
+pub(super) fn division_of(table: &Table) -> Division {
+    Division { partitioner: table.schema().partitioner, partitions: table.schema().partitions }
 }

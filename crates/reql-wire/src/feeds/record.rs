@@ -5,7 +5,7 @@
 //! for keys. The number of a change is that of the one before plus one, or the time in milliseconds above 20 bits, whichever is
 //! greater; so the number says about when the change was.
 //!
-//! How the log stands is a record of [`Space::INDEXES`](tessera_types::Space::INDEXES) under [`STATE_KEY`]: five `u64`, see [`LogState`].
+//! How the log stands is a record of [`Space::INDEXES`](tessera_types::Space::INDEXES) under [`STATE_KEY`]: six `u64`, see [`LogState`]; of versions before, five.
 
 use crate::work::{put, put_option, take, take_option};
 use bytes::{Buf as _, BufMut as _, Bytes};
@@ -28,28 +28,48 @@ pub(crate) struct LogState {
     pub(crate) floor: u64,
     /// The number of the last change.
     pub(crate) last: u64,
-    /// Bytes of the changes that are kept; after a split more than there are.
+    /// Bytes of the changes that are kept; after a split about those.
     pub(crate) bytes: u64,
     /// When the log ends, in milliseconds, if no feed says that it needs it for longer.
     pub(crate) until: u64,
     /// When it is to be looked next whether there are changes that are too old, in milliseconds.
     pub(crate) trim_at: u64,
+    /// Partitions of the table when the last change was noted; 0 if nothing says so.
+    pub(crate) partitions: u32,
 }
 
 /// Reads a record of how a log stands.
 pub(crate) fn decode_state(mut bytes: &[u8]) -> Option<LogState> {
     let mut next = || bytes.try_get_u64_le().ok();
-    Some(LogState { floor: next()?, last: next()?, bytes: next()?, until: next()?, trim_at: next()? })
+    let (floor, last, bytes, until, trim_at) = (next()?, next()?, next()?, next()?, next()?);
+    let partitions = next().map_or(Some(0), |partitions| u32::try_from(partitions).ok())?;
+    Some(LogState { floor, last, bytes, until, trim_at, partitions })
 }
 
 impl LogState {
-    pub(crate) fn encode(&self) -> [u8; 40] {
-        let mut out = [0; 40];
+    pub(crate) fn encode(&self) -> [u8; 48] {
+        let mut out = [0; 48];
         let mut rest = &mut out[..];
-        [self.floor, self.last, self.bytes, self.until, self.trim_at]
+        [self.floor, self.last, self.bytes, self.until, self.trim_at, self.partitions.into()]
             .into_iter()
             .for_each(|field| rest.put_u64_le(field));
         out
+    }
+
+    /// How a log stands at its beginning. `ended` is the one before it: numbers go on after those that it has had.
+    pub(crate) fn begun(ended: Option<Self>, now: UnixMillis, millis: u64) -> Self {
+        let last = ended.map_or(0, |ended| ended.last).max(number_at(now.get()));
+        Self { floor: last, last, until: now.get() + millis, ..Self::default() }
+    }
+
+    /// How the log stands once it has ended, with a change that is in it no more: it has none that is after a position in it.
+    pub(crate) fn ended(&self) -> Self {
+        Self { floor: self.last + 1, last: self.last + 1, ..Self::default() }
+    }
+
+    /// Whether all changes after a position are kept.
+    pub(crate) fn has(&self, position: u64) -> bool {
+        (self.floor..=self.last).contains(&position)
     }
 
     /// The number of the next change.
@@ -191,9 +211,10 @@ mod tests {
             let read = decode_change(encode_change(old, new).into());
             assert_eq!(read, Some((old.cloned(), new.cloned())));
         }
-        let state = LogState { floor: 1, last: u64::MAX, bytes: 3, until: 4, trim_at: 5 };
+        let state = LogState { floor: 1, last: u64::MAX, bytes: 3, until: 4, trim_at: 5, partitions: 6 };
         assert_eq!(decode_state(&state.encode()), Some(state));
-        assert_eq!(decode_state(&state.encode()[1..]), None);
+        assert_eq!(decode_state(&state.encode()[..40]), Some(LogState { partitions: 0, ..state }));
+        assert_eq!(decode_state(&state.encode()[..39]), None);
         assert_eq!(number_of(&key_of(7, b"key")), Some((7, &b"key"[..])));
     }
 
@@ -204,6 +225,19 @@ mod tests {
         assert_eq!(state.last, 1_000 << 20);
         assert_eq!(state.next(UnixMillis::new(900)), state.last + 1);
         assert_eq!(state.next(UnixMillis::new(1_001)), 1_001 << 20);
+    }
+
+    #[test]
+    fn a_log_has_greater_numbers_than_one_that_has_ended_whatever_the_clock_says() {
+        let mut state = LogState::begun(None, UnixMillis::new(1_000), 60_000);
+        state.last = state.next(UnixMillis::new(1_001));
+        let token = state.last;
+        assert!(state.has(token));
+        let ended = state.ended();
+        assert!(!ended.has(token), "the change with which the log has ended is missing");
+        let again = LogState::begun(Some(ended), UnixMillis::new(500), 60_000);
+        assert!(again.has(again.last) && !again.has(token));
+        assert_eq!(LogState::begun(Some(ended), UnixMillis::new(2_000), 60_000).last, 2_000 << 20);
     }
 
     #[test]

@@ -4,19 +4,20 @@
 //! which the query takes from. When the queue has no room the task waits, and what is not read stays in the partitions' logs. When the table was split, the
 //! feed goes on in the new partitions at the same positions.
 
-use super::pull::{Pulling, Queue, heirs, partitions_of, size};
+use super::pull::{Pulling, division_of, partitions_of};
+use super::queue::Queue;
 use super::record::Keys;
 use crate::route::Place;
 use crate::scan::{check_kind, document_range, index_range, key_order, not_built, only_key, scan_work, split};
 use crate::tables::{Tables, damaged, key_of};
 use crate::work::{Reply, ScanWork, Work};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use tessera_document::{Document, EntryKey};
+use tessera_document::{Document, EntryKey, SecondaryKey, Value};
 use tessera_reql::{
-    ChangeLog, Error, Interest, KeyRange, Lazy, LogEvent, Order, Pacer, Position, Reached, Result, Resume, Scan,
-    StampedPage, TableInfo,
+    ChangeLog, Entry, Error, Interest, KeyRange, Lazy, LogEvent, Order, Pacer, Position, Reached, Result, Resume, Scan,
+    StampedPage, TableInfo, Unread,
 };
 use tessera_store::Table;
 use tessera_types::{ReadMode, RecordKey, Space};
@@ -95,7 +96,7 @@ impl Tables {
                 Err(error) => return Err(error),
             }
         };
-        let resumed = resume.as_ref().map(|resume| positions_of(&table, resume));
+        let resumed = resume.as_ref().map(|resume| division_of(&table).positions(resume));
         let mut positions = BTreeMap::new();
         for (partition, begun) in partitions.into_iter().zip(begun) {
             let Reply::ChangesBegun(log) = begun else { return Err(damaged()) };
@@ -109,9 +110,7 @@ impl Tables {
             positions.insert(partition, at);
         }
         let begun = positions.iter().map(|(partition, at)| (*partition, *at)).collect();
-        let queue =
-            Queue { events: VecDeque::new(), bytes: 0, error: None, table: table.clone(), coming: VecDeque::new() };
-        let (queue, has_room) = (Arc::new(Mutex::new(queue)), Arc::<Notify>::default());
+        let (queue, has_room) = (Arc::new(Mutex::new(Queue::new(table.clone()))), Arc::<Notify>::default());
         let pulling = Pulling {
             shared: self.0.clone(),
             interest: interest.clone(),
@@ -128,53 +127,30 @@ impl Tables {
     }
 }
 
-/// Where to go on in each partition of a table which may have been split since.
-fn positions_of(table: &Table, resume: &Resume) -> BTreeMap<u32, u64> {
-    let mut positions = BTreeMap::new();
-    for (partition, at) in &resume.reached {
-        positions.extend(heirs(table, *partition, resume.scheme.max(1)).into_iter().map(|heir| (heir, *at)));
-    }
-    positions
-}
-
 impl ChangeLog for Tail {
     fn begin(&self) -> Vec<Reached> {
         self.begun.clone()
     }
 
     fn scheme(&self) -> u32 {
-        self.queue.lock().table.schema().partitions
+        self.queue.lock().table().schema().partitions
     }
 
     fn next(&mut self, limit: usize) -> Result<Vec<LogEvent>> {
         let mut queue = self.queue.lock();
-        if queue.events.is_empty()
+        if queue.len() == 0
             && let Some(error) = &queue.error
         {
             return Err(error.clone());
         }
-        let count = queue.events.len().min(limit);
-        let events: Vec<LogEvent> = queue.events.drain(..count).collect();
-        queue.bytes -= events.iter().map(size).sum::<usize>();
-        for event in &events {
-            if matches!(event, LogEvent::Split { .. })
-                && let Some((left, _)) = queue.coming.front_mut()
-            {
-                *left -= 1;
-                if *left == 0
-                    && let Some((_, table)) = queue.coming.pop_front()
-                {
-                    queue.table = table;
-                }
-            }
-        }
+        let events = queue.take(limit);
         drop(queue);
         self.has_room.notify_one();
         Ok(events)
     }
 
-    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {
-        let table = self.queue.lock().table.clone();
+    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread> {
+        let table = self.queue.lock().table();
         let mut pages: Vec<Option<StampedPage>> = Vec::with_capacity(wanted.len());
         let (mut work, mut places) = (Vec::new(), Vec::new());
         for (at, (partition, scan)) in wanted.iter().enumerate() {
@@ -188,30 +164,52 @@ impl ChangeLog for Tail {
                 places.push(at);
             }
         }
-        let replies = match self.tables.reach(&table, ReadMode::Single, work) {
-            Err(_) if table.successor().is_some() => return Err(split()),
-            replies => replies?,
-        };
+        let replies = self.tables.reach(&table, ReadMode::Single, work).map_err(|error| {
+            let is_split = table.successor().is_some();
+            Unread::Later(if is_split { split() } else { error })
+        })?;
         for (at, reply) in places.into_iter().zip(replies) {
             let scan = &wanted[at].1;
             let (stamp, rows, has_more) = match reply {
                 Reply::Stamped(stamp, rows, has_more) => (stamp, rows, has_more),
-                Reply::NotBuilt => return Err(not_built(&self.info, scan)),
-                _ => return Err(damaged()),
+                Reply::NotBuilt => return Err(not_built(&self.info, scan).into()),
+                _ => return Err(damaged().into()),
             };
-            let next = rows.last().filter(|_| has_more).map(|(key, _)| Position(key.to_vec()));
+            let ending = |(key, _): &(bytes::Bytes, bytes::Bytes)| -> Result<_> {
+                Ok((Position(key.to_vec()), entry_of(scan, key)?))
+            };
+            let next = rows.last().filter(|_| has_more).map(ending).transpose()?;
             let keyed = |(key, document): (bytes::Bytes, bytes::Bytes)| {
-                let primary = match scan.index {
-                    None => key.to_vec(),
-                    Some(_) => EntryKey::decode(&key).map_err(|_| damaged())?.primary.to_vec(),
-                };
-                Ok((primary, Lazy::Document(Document::trusted(document))))
+                Ok((entry_of(scan, &key)?.primary, Lazy::Document(Document::trusted(document))))
             };
             let rows = rows.into_iter().map(keyed).collect::<Result<Vec<_>>>()?;
             pages[at] = Some(StampedPage { stamp, rows, next });
         }
-        pages.into_iter().map(|page| page.ok_or_else(damaged)).collect()
+        Ok(pages.into_iter().map(|page| page.ok_or_else(damaged)).collect::<Result<_>>()?)
     }
+
+    fn table_name(&self) -> Option<String> {
+        let table = self.queue.lock().table();
+        let table = table.successor().unwrap_or(table);
+        // The catalog has names and rights of one moment; the table follows it.
+        let catalog = self.tables.0.store.catalog();
+        Some(catalog.get(table.id()).map_or_else(|| table.name().to_string(), |entry| entry.name.clone()))
+    }
+
+    fn index_key(&self, value: &Value) -> Option<Vec<u8>> {
+        let key = SecondaryKey::of_entry(Document::encode(value).value()).ok()?;
+        Some(key.bytes().to_vec())
+    }
+}
+
+/// What a key of a scan's space stands for.
+fn entry_of(scan: &Scan, key: &[u8]) -> Result<Entry> {
+    if scan.index.is_none() {
+        return Ok(Entry { secondary: Vec::new(), primary: key.to_vec(), place: 0 });
+    }
+    let entry = EntryKey::decode(key).map_err(|_| damaged())?;
+    let (secondary, primary) = (entry.secondary.to_vec(), entry.primary.to_vec());
+    Ok(Entry { secondary, primary, place: entry.place.unwrap_or(0) })
 }
 
 impl Tail {

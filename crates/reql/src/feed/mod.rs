@@ -17,8 +17,10 @@ mod range;
 mod rows;
 mod seen;
 mod squash;
+mod tail;
 mod token;
 mod window;
 
 pub use options::FeedOptions;
 pub use rows::FeedRows;
+pub use token::read_resume_token;

@@ -100,26 +100,32 @@ impl RangeFeed {
     }
 
     /// Rows of the next page that is to be read before changes count, and the part with the last change that the page shows; `None` when
-    /// there is no such page.
+    /// there is no such page. `reached` are the changes up to which the feed knows the parts.
     ///
     /// # Errors
     /// If documents cannot be read.
-    pub fn initial(&mut self, env: &Env, log: &dyn ChangeLog) -> Result<Option<(Vec<Value>, Reached)>> {
+    pub fn initial(
+        &mut self,
+        env: &Env,
+        log: &dyn ChangeLog,
+        reached: &[Reached],
+    ) -> Result<Option<(Vec<Value>, Reached)>> {
         let Some((at, part, after)) = self.unread.pop_front() else { return Ok(None) };
         let (scan, times) = &self.subject.scans[at];
         let order = if scan.index.is_none() { crate::scan::Order::Ascending } else { scan.order };
         let scan = Scan { after, limit: BATCH_ROWS, order, ..scan.clone() };
         let page = log.pages(vec![(part, scan)])?.pop();
         let page = page.ok_or_else(lazy::damaged)?;
-        if page.next.is_some() {
-            self.unread.push_front((at, part, page.next.clone()));
+        let is_last = page.next.is_none();
+        if let Some((next, _)) = page.next {
+            self.unread.push_front((at, part, Some(next)));
         }
         let (mut out, by_key) = (Vec::new(), !self.images.is_by_index);
         if by_key {
-            let end = page.next.is_some().then(|| page.rows.last().map(|(key, _)| key.clone())).flatten();
+            let end = (!is_last).then(|| page.rows.last().map(|(key, _)| key.clone())).flatten();
             self.keys[at].add(part, end, page.stamp);
         } else {
-            self.documents.page(part, page.stamp);
+            self.documents.page(part, page.stamp)?;
         }
         for (key, row) in page.rows {
             let copies = match by_key {
@@ -135,6 +141,10 @@ impl RangeFeed {
         }
         if self.subject.is_point && out.is_empty() {
             out.push(Value::Null);
+        }
+        // Of a part in which nothing was written meanwhile, nothing need be remembered.
+        if !self.unread.iter().any(|(_, unread, _)| *unread == part) {
+            reached.iter().filter(|(known, _)| *known == part).for_each(|(_, reached)| self.pass(part, *reached));
         }
         Ok(Some((out, (part, page.stamp))))
     }
@@ -178,6 +188,12 @@ impl RangeFeed {
         let key = document.value().get_field(&self.images.primary_key).map(|key| key.to_value());
         let key = key.transpose().map_err(|_| lazy::damaged())?.unwrap_or(Value::Null);
         Ok(self.subject.scans.iter().position(|(scan, _)| scan.range.contains(&key)))
+    }
+
+    /// The log has passed a change of a part.
+    pub fn pass(&mut self, part: u32, at: u64) {
+        self.keys.iter_mut().for_each(|keys| keys.pass(part, at));
+        self.documents.pass(part, at);
     }
 
     pub fn split(&mut self, of: u32, into: &[u32]) {

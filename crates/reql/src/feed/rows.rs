@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::message::{self, RowChange};
+use super::message;
 use super::options::FeedOptions;
 use super::range::RangeFeed;
 use super::squash::Squashed;
+use super::tail::{State, Tail, split_within_a_change};
 use super::token::{self, TableToken};
 use super::window::WindowFeed;
-use crate::change_log::{ChangeLog, DocumentChange, Interest, LogEvent, Resume};
+use crate::change_log::{DocumentChange, Interest, LogEvent, Resume};
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
 use crate::lazy::Lazy;
@@ -19,32 +20,6 @@ use crate::value::{self, Value};
 
 /// Events that are taken from a log at one time, about.
 const EVENTS: usize = 1000;
-
-enum State {
-    Range(Box<RangeFeed>),
-    Window(Box<WindowFeed>),
-}
-
-/// A table of the feed.
-struct Tail {
-    table: TableInfo,
-    log: Box<dyn ChangeLog>,
-    states: Vec<State>,
-    /// For each part up to which change the client knows it, and how many messages after that.
-    reached: BTreeMap<u32, (u64, u64)>,
-    /// Up to these changes of parts, initial values show some of them: positions before stand for no state that the client knows.
-    shown: BTreeMap<u32, u64>,
-    /// Messages of parts that the client knows already.
-    known: BTreeMap<u32, u64>,
-}
-
-impl Tail {
-    /// Whether what the client knows is a state that the log has had, and not partly a later one.
-    fn has_passed_initial(&self) -> bool {
-        let is_passed = |part, shown| self.reached.get(part).is_none_or(|(at, _)| at >= shown);
-        self.shown.iter().all(|(part, shown)| is_passed(part, shown))
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -119,7 +94,7 @@ impl FeedRows {
         {
             return Err(Error::logic("The resume token is of a changefeed of other tables."));
         }
-        let squashed = options.squash.map(Squashed::new);
+        let squashed = options.squash.map(|within| Squashed::new(within, options.queue_size));
         let (messages, initial) = (VecDeque::new(), VecDeque::new());
         let mut feed =
             Self { tails: Vec::new(), frame, sort, options, messages, squashed, initial, phase: Phase::Begun };
@@ -150,20 +125,18 @@ impl FeedRows {
             }
             states.push(match subject.first.take() {
                 None => State::Range(Box::new(RangeFeed::new(env, subject, &parts, include_initial)?)),
-                Some(first) => State::Window(Box::new(WindowFeed::new(env, subject, first, &*log, &parts)?)),
+                Some(first) => State::Window(Box::new(WindowFeed::new(env, subject, first, &*log)?)),
             });
         }
         let known: BTreeMap<u32, u64> = from.map_or_else(BTreeMap::new, |token| {
             token.parts.iter().filter(|(_, (_, known))| *known > 0).map(|(part, (_, known))| (*part, *known)).collect()
         });
         if !known.is_empty() && from.is_some_and(|token| token.scheme != log.scheme()) {
-            return Err(Error::failed(
-                "The table was split after the message with this resume token, which is one of several messages of one change. \
-                 Resume with the token of the message before it.",
-            ));
+            return Err(split_within_a_change());
         }
         let reached = reached.into_iter().map(|(part, (at, _))| (part, (at, known.get(&part).copied().unwrap_or(0))));
-        self.tails.push(Tail { table, log, states, reached: reached.collect(), shown: BTreeMap::new(), known });
+        let (reached, shown) = (reached.collect(), BTreeMap::new());
+        self.tails.push(Tail { table, log, states, reached, shown, known, retry: None });
         Ok(())
     }
 
@@ -209,9 +182,10 @@ impl FeedRows {
             }
             return Ok(true);
         };
+        let reached = self.tails[table].positions();
         let Tail { log, states, shown, .. } = &mut self.tails[table];
         let rows: Option<Vec<(Option<usize>, Value)>> = match &mut states[at] {
-            State::Range(range) => range.initial(env, &**log)?.map(|(rows, (part, stamp))| {
+            State::Range(range) => range.initial(env, &**log, &reached)?.map(|(rows, (part, stamp))| {
                 let shown = shown.entry(part).or_default();
                 *shown = stamp.max(*shown);
                 rows.into_iter().map(|row| (None, row)).collect()
@@ -233,22 +207,8 @@ impl FeedRows {
         Ok(true)
     }
 
-    /// What a change means for all subjects of its table.
-    fn row_changes(&mut self, env: &Env, table: usize, change: &DocumentChange) -> Result<Vec<RowChange>> {
-        let Tail { log, states, reached, .. } = &mut self.tails[table];
-        let parts: Vec<u32> = reached.keys().copied().collect();
-        let mut out = Vec::new();
-        for state in states {
-            out.extend(match state {
-                State::Range(range) => range.change(env, change)?,
-                State::Window(window) => window.change(env, change, &**log, &parts)?,
-            });
-        }
-        Ok(out)
-    }
-
     fn show(&mut self, env: &Env, table: usize, change: &DocumentChange) -> Result<()> {
-        let rows = self.row_changes(env, table, change)?;
+        let rows = self.tails[table].change(env, change)?;
         let count = rows.len();
         for (at, row) in rows.into_iter().enumerate() {
             let tail = &mut self.tails[table];
@@ -265,19 +225,41 @@ impl FeedRows {
         Ok(())
     }
 
-    fn split(&mut self, table: usize, of: u32, into: &[u32]) {
-        let tail = &mut self.tails[table];
-        for state in &mut tail.states {
-            match state {
-                State::Range(range) => range.split(of, into),
-                State::Window(window) => window.split(of, into),
+    /// Shows changes that were to be told as one with later ones.
+    fn show_squashed(&mut self, env: &Env, changes: Vec<(usize, DocumentChange)>) -> Result<()> {
+        changes.into_iter().try_for_each(|(table, change)| self.show(env, table, &change))
+    }
+
+    /// All of them: what is done next must not come before them.
+    fn end_squashing(&mut self, env: &Env) -> Result<()> {
+        let waiting = self.squashed.as_mut().map_or_else(Vec::new, Squashed::take_all);
+        self.show_squashed(env, waiting)
+    }
+
+    fn take(&mut self, env: &Env, table: usize, event: LogEvent, now: Instant) -> Result<()> {
+        match event {
+            LogEvent::Split { of, into } => {
+                self.end_squashing(env)?;
+                self.tails[table].split(of, &into)
             }
-        }
-        if let Some(reached) = tail.reached.remove(&of) {
-            tail.reached.extend(into.iter().map(|part| (*part, reached)));
-        }
-        if let Some(shown) = tail.shown.remove(&of) {
-            tail.shown.extend(into.iter().map(|part| (*part, shown)));
+            LogEvent::Reached { part, at } => {
+                let tail = &mut self.tails[table];
+                tail.reached.insert(part, (at, 0));
+                if self.squashed.as_ref().is_none_or(Squashed::is_empty) {
+                    tail.pass(part, at);
+                }
+                Ok(())
+            }
+            LogEvent::Change(change) => match &mut self.squashed {
+                Some(squashed) if self.tails[table].is_settled(&change) => {
+                    squashed.add(table, change, now);
+                    Ok(())
+                }
+                _ => {
+                    self.end_squashing(env)?;
+                    self.show(env, table, &change)
+                }
+            },
         }
     }
 
@@ -289,27 +271,19 @@ impl FeedRows {
             has_come |= !events.is_empty();
             for event in events {
                 env.step()?;
-                match event {
-                    LogEvent::Split { of, into } => self.split(table, of, &into),
-                    LogEvent::Reached { part, at } => drop(self.tails[table].reached.insert(part, (at, 0))),
-                    LogEvent::Change(change) => {
-                        let is_settled = |state: &State| match state {
-                            State::Range(range) => range.is_settled(&change),
-                            State::Window(window) => window.is_settled(&change),
-                        };
-                        match &mut self.squashed {
-                            Some(squashed) if self.tails[table].states.iter().all(is_settled) => {
-                                squashed.add(table, change, now);
-                            }
-                            _ => self.show(env, table, &change)?,
-                        }
-                    }
-                }
+                self.take(env, table, event, now)?;
             }
         }
         let ready = self.squashed.as_mut().map_or_else(Vec::new, |squashed| squashed.take(now));
-        for (table, change) in ready {
-            self.show(env, table, &change)?;
+        self.show_squashed(env, ready)?;
+        for table in 0..self.tails.len() {
+            if self.tails[table].is_short() {
+                self.end_squashing(env)?;
+                for row in self.tails[table].refill(env)? {
+                    let message = row.message(&self.options)?;
+                    self.push(message)?;
+                }
+            }
         }
         if !env.is_awaited.get() {
             self.bound_queue()?;
@@ -331,7 +305,7 @@ impl FeedRows {
     }
 
     fn look_again(&self) -> Option<Duration> {
-        let logs = self.tails.iter().filter_map(|tail| tail.log.look_again());
+        let logs = self.tails.iter().filter_map(Tail::look_again);
         logs.chain(self.squashed.as_ref().and_then(|squashed| squashed.look_again(Instant::now()))).min()
     }
 }
@@ -358,3 +332,6 @@ impl Rows for FeedRows {
         Some(self.sort)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,11 @@
 use std::collections::HashMap;
 
 use crate::change_log::DocumentChange;
+use crate::error::{Error, Result};
+
+/// Most bytes of documents that are remembered, about; and what one takes besides its key.
+const MOST_BYTES: usize = 256 << 20;
+const BYTES_BESIDES: usize = 64;
 
 /// How a change counts for whoever has seen the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +42,13 @@ impl SeenKeys {
         if change.at > shown { Counts::Fully } else { Counts::Not }
     }
 
+    /// The log has passed a change of a part: none up to it will come.
+    pub fn pass(&mut self, part: u32, at: u64) {
+        if self.0.get(&part).is_some_and(|pages| pages.iter().all(|(_, stamp)| at >= *stamp)) {
+            self.0.remove(&part);
+        }
+    }
+
     pub fn split(&mut self, of: u32, into: &[u32]) {
         split(&mut self.0, of, into);
     }
@@ -47,38 +59,65 @@ impl SeenKeys {
 }
 
 /// Pages in which documents come in no order: the documents themselves, each with the last change that is shown of it.
-#[derive(Debug, Default)]
-pub struct SeenDocuments(HashMap<u32, Part>);
+#[derive(Debug)]
+pub struct SeenDocuments {
+    parts: HashMap<u32, Part>,
+    most_bytes: usize,
+}
+
+impl Default for SeenDocuments {
+    fn default() -> Self {
+        Self { parts: HashMap::new(), most_bytes: MOST_BYTES }
+    }
+}
 
 #[derive(Debug, Default, Clone)]
 struct Part {
     /// The last change that any page shows.
     stamp: u64,
     documents: HashMap<Vec<u8>, u64>,
+    bytes: usize,
 }
 
 impl SeenDocuments {
     /// Takes note of a page.
-    pub fn page(&mut self, part: u32, stamp: u64) {
-        let part = self.0.entry(part).or_default();
-        part.stamp = part.stamp.max(stamp);
+    ///
+    /// # Errors
+    /// If more is remembered than a feed may.
+    pub fn page(&mut self, part: u32, stamp: u64) -> Result<()> {
+        let of_part = self.parts.entry(part).or_default();
+        of_part.stamp = of_part.stamp.max(stamp);
+        if self.parts.values().map(|part| part.bytes).sum::<usize>() <= self.most_bytes {
+            return Ok(());
+        }
+        Err(Error::limit(
+            "The changefeed would have to remember more than 256 MiB of keys of the documents that it has read. Choose fewer documents,              or leave out `include_initial`.",
+        ))
     }
 
     /// Takes note of a document in a page; false if another page has shown it.
     pub fn add(&mut self, part: u32, key: &[u8], stamp: u64) -> bool {
-        let documents = &mut self.0.entry(part).or_default().documents;
-        let is_new = !documents.contains_key(key);
+        let of_part = self.parts.entry(part).or_default();
+        let is_new = !of_part.documents.contains_key(key);
         if is_new {
-            documents.insert(key.to_vec(), stamp);
+            of_part.documents.insert(key.to_vec(), stamp);
+            of_part.bytes += key.len() + BYTES_BESIDES;
         }
         is_new
     }
 
+    /// The log has passed a change of a part: none up to it will come.
+    pub fn pass(&mut self, part: u32, at: u64) {
+        if self.parts.get(&part).is_some_and(|part| at >= part.stamp) {
+            self.parts.remove(&part);
+        }
+    }
+
     pub fn counts(&mut self, change: &DocumentChange) -> Counts {
-        let Some(part) = self.0.get_mut(&change.part) else { return Counts::Fully };
+        let Some(part) = self.parts.get_mut(&change.part) else { return Counts::Fully };
         if change.at > part.stamp {
             // A document that no page has shown and that has not changed since was not to be shown.
-            self.0.remove(&change.part);
+            self.parts.remove(&change.part);
             return Counts::Fully;
         }
         // From here on what is known of the document is what the log says.
@@ -93,11 +132,11 @@ impl SeenDocuments {
     }
 
     pub fn split(&mut self, of: u32, into: &[u32]) {
-        split(&mut self.0, of, into);
+        split(&mut self.parts, of, into);
     }
 
     pub fn is_settled(&self, change: &DocumentChange) -> bool {
-        self.0.get(&change.part).is_none_or(|part| change.at > part.stamp)
+        self.parts.get(&change.part).is_none_or(|part| change.at > part.stamp)
     }
 }
 
@@ -133,14 +172,47 @@ mod tests {
     #[test]
     fn a_document_that_no_page_has_shown_counts_as_new_until_the_log_has_passed_the_pages() {
         let mut seen = SeenDocuments::default();
-        seen.page(0, 5);
+        seen.page(0, 5).unwrap();
         assert!(seen.add(0, b"shown", 5));
-        seen.page(0, 9);
+        seen.page(0, 9).unwrap();
         assert!(!seen.add(0, b"shown", 9), "it has moved from one page to a later one");
         assert_eq!(seen.counts(&change(0, 4, b"shown")), Counts::Not);
         assert_eq!(seen.counts(&change(0, 6, b"shown")), Counts::Fully);
         assert_eq!(seen.counts(&change(0, 6, b"other")), Counts::AsNew);
         assert_eq!(seen.counts(&change(0, 7, b"other")), Counts::Fully);
         assert_eq!(seen.counts(&change(0, 10, b"third")), Counts::Fully);
+    }
+
+    #[test]
+    fn nothing_is_remembered_once_the_log_has_passed_the_pages() {
+        let mut seen = SeenDocuments::default();
+        for part in [0, 1] {
+            seen.page(part, 5).unwrap();
+            assert!(seen.add(part, b"key", 5));
+            seen.pass(part, 4);
+        }
+        seen.pass(1, 5);
+        assert_eq!(seen.parts.keys().collect::<Vec<_>>(), [&0]);
+        let mut seen = SeenKeys::default();
+        seen.add(0, Some(b"c".to_vec()), 5);
+        seen.add(0, None, 9);
+        seen.pass(0, 8);
+        assert_eq!(seen.counts(&change(0, 9, b"d")), Counts::Not);
+        seen.pass(0, 9);
+        assert!(seen.0.is_empty());
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_a_feed_may() {
+        let mut seen = SeenDocuments { most_bytes: 1_000, ..SeenDocuments::default() };
+        let mut page = |number: u32| {
+            let is_kept = seen.page(number % 3, 5).is_ok();
+            seen.add(number % 3, &number.to_be_bytes(), 5);
+            is_kept
+        };
+        assert_eq!((0..100).find(|number| !page(*number)), Some(1_000 / (4 + BYTES_BESIDES as u32) + 1));
+        seen.pass(0, 5);
+        seen.pass(1, 5);
+        assert!(seen.page(0, 5).is_ok(), "what the log has passed does not count");
     }
 }

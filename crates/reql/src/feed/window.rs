@@ -2,19 +2,19 @@
 //!
 //! More rows are kept than are shown: all up to a bound, as far as was read. A change of a document takes its rows out and puts the new
 //! ones in, if these are not behind the bound. Where rows go until fewer are left than are to be shown, more are read, and what differs
-//! from what was shown is told; the changes that this read shows already do not count again.
+//! from what was shown is told; the changes that this read shows already do not count again. Where they cannot be read just now, nothing
+//! is told until they were.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::message::RowChange;
 use super::range::{Images, apply};
 use super::seen::{Counts, SeenDocuments};
-use crate::change_log::{ChangeLog, DocumentChange};
+use crate::change_log::{ChangeLog, DocumentChange, Entry, Reached, Unread};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::index;
-use crate::key;
 use crate::lazy::{self, Lazy};
 use crate::scan::{Order, Scan};
 use crate::stream::{FirstRows, Subject};
@@ -31,16 +31,12 @@ const MOST_PAGE_ROWS: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     is_descending: bool,
-    secondary: Vec<u8>,
-    primary: Vec<u8>,
-    /// Which of several equal keys of the document.
-    tag: u32,
+    entry: Entry,
 }
 
 impl Ord for Place {
     fn cmp(&self, other: &Self) -> Ordering {
-        let of = |place: &Self| (place.secondary.clone(), place.primary.clone(), place.tag);
-        let ascending = of(self).cmp(&of(other));
+        let ascending = self.entry.cmp(&other.entry);
         if self.is_descending { ascending.reverse() } else { ascending }
     }
 }
@@ -48,6 +44,23 @@ impl Ord for Place {
 impl PartialOrd for Place {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+/// What was read of a part.
+#[derive(Default)]
+struct Read {
+    /// Also rows behind the end: a document of several keys comes with all of its rows.
+    rows: BTreeMap<Place, Value>,
+    /// The last place up to which all rows were read; none if all were.
+    end: Option<Place>,
+}
+
+impl Read {
+    /// Whether so many rows are known that come first.
+    fn has(&self, count: usize) -> bool {
+        let is_read = |end: &Place| self.rows.range(..=end).nth(count.saturating_sub(1)).is_some();
+        self.rows.len() >= count && self.end.as_ref().is_none_or(is_read)
     }
 }
 
@@ -60,20 +73,23 @@ pub struct WindowFeed {
     /// The last place up to which all rows are known; none if all are.
     bound: Option<Place>,
     seen: SeenDocuments,
+    /// The rows that the client knows, while it is told nothing because too few are known here.
+    told: Option<Vec<(Place, Value)>>,
 }
 
 impl WindowFeed {
     /// # Errors
-    /// If documents cannot be read, or there is no such index.
-    pub fn new(env: &Env, mut subject: Subject, first: FirstRows, log: &dyn ChangeLog, parts: &[u32]) -> Result<Self> {
+    /// If documents cannot be read, there is no such index, or more rows are to be kept than an array may have.
+    pub fn new(env: &Env, mut subject: Subject, first: FirstRows, log: &dyn ChangeLog) -> Result<Self> {
+        env.check_array(first.count)?;
         let images = Images::of(env, &subject)?;
         let (scan, _) = subject.scans.pop().ok_or_else(lazy::damaged)?;
         if let (Some(index), None) = (&scan.index, &images.definition) {
             return Err(subject.table.info.index_not_found(index));
         }
-        let (rows, bound, seen) = (BTreeMap::new(), None, SeenDocuments::default());
-        let mut feed = Self { subject, scan, first, images, rows, bound, seen };
-        feed.load(env, log, parts)?;
+        let (rows, seen) = (BTreeMap::new(), SeenDocuments::default());
+        let mut feed = Self { subject, scan, first, images, rows, bound: None, seen, told: None };
+        feed.load(env, log, &log.begin())?;
         Ok(feed)
     }
 
@@ -81,34 +97,26 @@ impl WindowFeed {
         self.first.count.saturating_add(self.first.count.clamp(LEAST_RESERVE, MOST_RESERVE))
     }
 
+    fn place(&self, entry: Entry) -> Place {
+        Place { is_descending: self.scan.order == Order::Descending, entry }
+    }
+
     /// The rows of a document, each with its place.
-    fn places(&self, env: &Env, primary: &[u8], document: Lazy) -> Result<Vec<(Place, Value)>> {
+    fn places(&self, env: &Env, log: &dyn ChangeLog, primary: &[u8], document: Lazy) -> Result<Vec<(Place, Value)>> {
         let value = document.to_value()?;
         let range = &self.scan.range;
-        let mut places = Vec::new();
-        let mut add = |secondary: Vec<u8>, tag| {
-            let is_descending = self.scan.order == Order::Descending;
-            places.push(Place { is_descending, secondary, primary: primary.to_vec(), tag });
-        };
-        match &self.images.definition {
+        let entry = |secondary, place| self.place(Entry { secondary, primary: primary.to_vec(), place });
+        let places: Vec<Place> = match &self.images.definition {
             None => {
                 let key = value.get_field(&self.images.primary_key).unwrap_or(Value::Null);
-                if range.contains(&key) {
-                    add(Vec::new(), 0);
-                }
+                range.contains(&key).then(|| entry(Vec::new(), 0)).into_iter().collect()
             }
             Some(definition) => {
-                let mut tags = BTreeMap::<Vec<u8>, u32>::new();
-                for value in index::keys(&env.without_options(), definition, &value) {
-                    let Ok(encoded) = key::secondary_key(&value) else { continue };
-                    let tag = tags.entry(encoded.clone()).or_default();
-                    if range.contains(&value) {
-                        add(encoded, *tag);
-                    }
-                    *tag += 1;
-                }
+                let keys = index::keys_with_places(&env.without_options(), definition, &value).into_iter();
+                let keys = keys.filter(|(key, _)| range.contains(key));
+                keys.filter_map(|(key, place)| Some(entry(log.index_key(&key)?, place))).collect()
             }
-        }
+        };
         if places.is_empty() {
             return Ok(Vec::new());
         }
@@ -116,45 +124,40 @@ impl WindowFeed {
         Ok(image.map_or_else(Vec::new, |image| places.into_iter().map(|place| (place, image.clone())).collect()))
     }
 
-    /// Reads rows anew, and takes note of what the pages show.
-    fn load(&mut self, env: &Env, log: &dyn ChangeLog, parts: &[u32]) -> Result<()> {
+    /// Reads rows anew, and takes note of what the pages show. `reached` are the changes up to which the feed knows the parts.
+    fn load(&mut self, env: &Env, log: &dyn ChangeLog, reached: &[Reached]) -> Result<(), Unread> {
         let wanted = self.kept();
         let limit = wanted.clamp(1, MOST_PAGE_ROWS);
-        (self.rows, self.bound, self.seen) = (BTreeMap::new(), None, SeenDocuments::default());
         let scan = |after| Scan { after, limit, ..self.scan.clone() };
-        let mut asked: Vec<(u32, Scan)> = parts.iter().map(|part| (*part, scan(None))).collect();
-        let (mut rows, mut seen) = (BTreeMap::new(), SeenDocuments::default());
-        let mut counts = BTreeMap::<u32, (usize, Option<Place>)>::new();
-        let mut bounds = BTreeSet::new();
+        let mut asked: Vec<(u32, Scan)> = reached.iter().map(|(part, _)| (*part, scan(None))).collect();
+        let (mut read, mut seen) = (BTreeMap::<u32, Read>::new(), SeenDocuments::default());
         while !asked.is_empty() {
+            env.check()?;
             let pages = log.pages(asked.clone())?;
             let mut more = Vec::new();
             for ((part, _), page) in asked.iter().zip(pages) {
-                seen.page(*part, page.stamp);
-                let (count, last) = counts.entry(*part).or_default();
+                seen.page(*part, page.stamp)?;
+                let of_part = read.entry(*part).or_default();
                 for (key, row) in page.rows {
-                    if !seen.add(*part, &key, page.stamp) {
-                        continue;
-                    }
-                    for (place, row) in self.places(env, &key, row)? {
-                        *count += 1;
-                        // A document of several keys also has rows where the scan has not been yet.
-                        *last = last.take().max(Some(place.clone()));
-                        rows.insert(place, row);
+                    env.step()?;
+                    if seen.add(*part, &key, page.stamp) {
+                        of_part.rows.extend(self.places(env, log, &key, row)?);
                     }
                 }
-                match page.next {
-                    Some(next) if *count < wanted => more.push((*part, scan(Some(next)))),
-                    Some(_) => bounds.extend(last.clone()),
-                    None => {}
+                let (next, end) = page.next.unzip();
+                of_part.end = end.map(|entry| self.place(entry));
+                if let Some(next) = next.filter(|_| !of_part.has(wanted)) {
+                    more.push((*part, scan(Some(next))));
                 }
             }
             asked = more;
         }
-        (self.rows, self.seen) = (rows, seen);
-        self.bound = bounds.pop_first();
-        if let Some(bound) = self.bound.clone() {
-            self.rows.retain(|place, _| *place <= bound);
+        reached.iter().for_each(|(part, at)| seen.pass(*part, *at));
+        self.seen = seen;
+        self.bound = read.values().filter_map(|of_part| of_part.end.clone()).min();
+        self.rows = read.into_values().flat_map(|of_part| of_part.rows).collect();
+        if let Some(bound) = &self.bound {
+            self.rows.retain(|place, _| place <= bound);
         }
         Ok(())
     }
@@ -183,29 +186,25 @@ impl WindowFeed {
         outcome.map(|()| rows)
     }
 
-    /// What a change means for the rows that are shown.
+    /// What a change means for the rows that are shown. Nothing is told while too few are known: see [`Self::refill`].
     ///
     /// # Errors
-    /// If the query was stopped, or more documents are needed and cannot be read.
-    pub fn change(
-        &mut self,
-        env: &Env,
-        change: &DocumentChange,
-        log: &dyn ChangeLog,
-        parts: &[u32],
-    ) -> Result<Vec<RowChange>> {
+    /// If the query was stopped.
+    pub fn change(&mut self, env: &Env, change: &DocumentChange, log: &dyn ChangeLog) -> Result<Vec<RowChange>> {
         if self.seen.counts(change) == Counts::Not {
             return Ok(Vec::new());
         }
         let places = |document: &Option<tessera_document::Document>| match document {
-            Some(document) => self.places(env, &change.key, Lazy::Document(document.clone())),
+            Some(document) => self.places(env, log, &change.key, Lazy::Document(document.clone())),
             None => Ok(Vec::new()),
         };
         let (old, new) = (places(&change.old)?, places(&change.new)?);
         let last = self.rows.keys().nth(self.first.count.saturating_sub(1)).cloned();
         let is_shown = |(place, _): &(Place, Value)| last.as_ref().is_none_or(|last| place <= last);
         // Most changes are behind the rows that are shown.
-        let before = old.iter().chain(&new).any(is_shown).then(|| self.shown());
+        if self.told.is_none() && old.iter().chain(&new).any(is_shown) {
+            self.told = Some(self.shown());
+        }
         for (place, _) in old {
             self.rows.remove(&place);
         }
@@ -216,25 +215,54 @@ impl WindowFeed {
             self.rows.pop_last();
             self.bound = self.rows.last_key_value().map(|(place, _)| place.clone());
         }
-        if self.rows.len() < self.first.count && self.bound.is_some() {
-            self.load(env, log, parts)?;
+        self.tell(env)
+    }
+
+    /// Whether rows are to be shown that are behind the bound.
+    pub fn is_short(&self) -> bool {
+        self.rows.len() < self.first.count && self.bound.is_some()
+    }
+
+    /// Reads rows if too few are known, and tells what was not told because of that.
+    ///
+    /// # Errors
+    /// If the query was stopped, or documents cannot be read, or not now: then everything is as before.
+    pub fn refill(&mut self, env: &Env, log: &dyn ChangeLog, reached: &[Reached]) -> Result<Vec<RowChange>, Unread> {
+        if self.is_short() {
+            self.load(env, log, reached)?;
         }
-        before.map_or(Ok(Vec::new()), |before| self.differences(env, before))
+        Ok(self.tell(env)?)
+    }
+
+    /// What the client does not know yet.
+    fn tell(&mut self, env: &Env) -> Result<Vec<RowChange>> {
+        let told = if self.is_short() { None } else { self.told.take() };
+        told.map_or(Ok(Vec::new()), |told| self.differences(env, told))
     }
 
     fn differences(&self, env: &Env, before: Vec<(Place, Value)>) -> Result<Vec<RowChange>> {
-        let identity = |place: &Place| (place.primary.clone(), place.tag);
-        let after = self.shown();
-        let mut came: BTreeMap<_, _> = BTreeMap::new();
-        for (at, (place, row)) in after.into_iter().enumerate() {
-            came.insert(identity(&place), (at, row));
-        }
-        let (mut left, mut out) = (Vec::new(), Vec::new());
+        let mut came: BTreeMap<Place, (usize, Value)> =
+            self.shown().into_iter().enumerate().map(|(at, (place, row))| (place, (at, row))).collect();
+        let (mut moved, mut out) = (Vec::new(), Vec::new());
         for (at, (place, row)) in before.into_iter().enumerate() {
-            match came.remove(&identity(&place)) {
-                None => left.push((at, row)),
+            match came.remove(&place) {
+                None => moved.push((place.entry.primary, (at, row))),
                 Some((now, new)) if new != row => out.push((Some((at, row)), Some((now, new)))),
                 Some(_) => {}
+            }
+        }
+        // A row of the same document elsewhere is the same row.
+        let mut elsewhere = BTreeMap::<Vec<u8>, VecDeque<Place>>::new();
+        for place in came.keys() {
+            elsewhere.entry(place.entry.primary.clone()).or_default().push_back(place.clone());
+        }
+        let mut left = Vec::new();
+        for (primary, row) in moved {
+            let now = elsewhere.get_mut(&primary).and_then(VecDeque::pop_front).and_then(|place| came.remove(&place));
+            match now {
+                None => left.push(row),
+                Some((_, new)) if new == row.1 => {}
+                Some(new) => out.push((Some(row), Some(new))),
             }
         }
         let mut came: Vec<_> = came.into_values().collect();
@@ -260,7 +288,12 @@ impl WindowFeed {
         self.seen.split(of, into);
     }
 
+    /// The log has passed a change of a part.
+    pub fn pass(&mut self, part: u32, at: u64) {
+        self.seen.pass(part, at);
+    }
+
     pub fn is_settled(&self, change: &DocumentChange) -> bool {
-        self.seen.is_settled(change)
+        !self.is_short() && self.seen.is_settled(change)
     }
 }

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use super::lock;
 use super::subscribers::Waiting;
-use super::table::TableData;
-use crate::change_log::{ChangeLog, LogEvent, Reached, StampedPage};
+use super::table::{TableData, entry_at};
+use crate::change_log::{ChangeLog, Entry, LogEvent, Reached, StampedPage, Unread};
 use crate::env::Pacer;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::lazy::{self, Lazy};
-use crate::scan::Scan;
+use crate::scan::{Position, Scan};
 
 pub struct MemoryChanges {
     table: Arc<Mutex<TableData>>,
@@ -43,7 +43,11 @@ impl ChangeLog for MemoryChanges {
         Ok(waiting.changes.drain(..count).map(LogEvent::Change).collect())
     }
 
-    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {
+    fn table_name(&self) -> Option<String> {
+        Some(lock(&self.table).info.full_name())
+    }
+
+    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread> {
         let table = lock(&self.table);
         let page = |(_, scan): (u32, Scan)| {
             let page = table.page(&scan)?;
@@ -53,8 +57,12 @@ impl ChangeLog for MemoryChanges {
                 Ok((key::primary_key(&key)?, row))
             };
             let rows = page.rows.into_iter().map(keyed).collect::<Result<Vec<_>>>()?;
-            Ok(StampedPage { stamp: table.subscribers.at(), rows, next: page.next })
+            let ending = |position: Position| {
+                let (secondary, primary, place) = entry_at(&position);
+                (position, Entry { secondary, primary, place })
+            };
+            Ok(StampedPage { stamp: table.subscribers.at(), rows, next: page.next.map(ending) })
         };
-        wanted.into_iter().map(page).collect()
+        wanted.into_iter().map(page).collect::<Result<_>>().map_err(Unread::Failed)
     }
 }

@@ -17,8 +17,8 @@ use crate::value::{Value, ValueExt as _};
 use crate::write_hook::WriteHook;
 
 /// An entry of an index: the key that the index has for a document, the document's primary key, and which of several
-/// equal keys of one document it is.
-type Entry = (Vec<u8>, Vec<u8>, u32);
+/// keys of one document it is.
+pub type Entry = (Vec<u8>, Vec<u8>, u32);
 
 pub struct Index {
     pub definition: IndexDefinition,
@@ -241,7 +241,7 @@ fn position((encoded, primary, tag): &Entry) -> Position {
 }
 
 /// The entry that a position stands for. Positions come from here only; one that is damaged is taken for the beginning.
-fn entry_at(Position(bytes): &Position) -> Entry {
+pub fn entry_at(Position(bytes): &Position) -> Entry {
     let decode = || {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let (encoded, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;

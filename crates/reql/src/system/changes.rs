@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tessera_document::Document;
 
 use super::{SystemTable, WithSystemTables};
-use crate::change_log::{ChangeLog, DocumentChange, LogEvent, Reached, StampedPage};
+use crate::change_log::{ChangeLog, DocumentChange, LogEvent, Reached, StampedPage, Unread};
 use crate::error::Result;
 use crate::lazy::Lazy;
 use crate::scan::{Order, Scan};
@@ -86,7 +86,7 @@ impl ChangeLog for SystemChanges {
         Some(self.pause().saturating_sub(self.looked.elapsed()))
     }
 
-    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {
+    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread> {
         let page = |(_, scan): (u32, Scan)| {
             let rows = self.rows.iter().filter(|(key, _)| scan.range.contains(key));
             let mut rows: Vec<_> = rows.map(|(key, row)| (key_of(key), Lazy::Document(row.clone()))).collect();

@@ -18,6 +18,7 @@ mod reql_browser;
 mod reql_drivers;
 mod reql_expiry;
 mod reql_feeds;
+mod reql_feeds_split;
 mod reql_geo;
 mod reql_hooks;
 mod reql_http;
