@@ -94,7 +94,7 @@ impl Place<'_> {
         let is_given = match self {
             Self::Global => rights.may(right),
             Self::Database(name) => rights.may_in_database(right, name),
-            Self::Table(table) => return Self::Named(&table.full_name()).check(requester, right),
+            Self::Table(table) => return Place::Named(&table.full_name()).check(requester, right),
             Self::Named(table) if right == Right::Write => rights.may_write_in_table(table),
             Self::Named(table) => rights.may_in_table(right, table),
         };
