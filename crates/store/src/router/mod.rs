@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tessera_transport::RequestFailure;
 use tessera_types::{NodeId, ReadMode, RequestError};
 
-/// How long a request is tried, if the client does not say how long it waits.
+/// How long a request is tried, if the client does not say how long it waits. It counts from when the request was read.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries. A group that hibernates needs a moment to wake, an election half a second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -60,15 +60,18 @@ pub trait Route {
 
     /// Replies of this many bytes have arrived, and are held until all parts have an outcome.
     fn note_replies(&self, _bytes: usize) {}
+
+    /// Some of these parts have no outcome, and the router is about to wait until they may have got leaders.
+    fn note_waits(&self, _parts: &[Part<Self::Work>]) {}
 }
 
 impl Store {
     /// Has the leader of its partition carry out every part that has no outcome yet. Parts of one partition take effect in
     /// the order in which they stand, if the face [asks for that](Route::IN_ORDER).
     ///
-    /// Returns `None` when all parts have an outcome: after `patience` without progress, or once the table is dropped, those that were
-    /// not done are [`PartOutcome::NotDone`]. Returns the successor of the table if the table was split: the parts that have no outcome were not
-    /// done, and belong to the successor's partitions.
+    /// Returns `None` when all parts have an outcome. Those that were not done are tried `until` then, once at least, and as long as
+    /// some of them make progress; after that, or once the table is dropped, they are [`PartOutcome::NotDone`]. Returns the successor of
+    /// the table if the table was split: the parts that have no outcome were not done, and belong to the successor's partitions.
     ///
     /// Cancellation: parts that are under way are carried out to their end, and nobody hears what became of them.
     pub async fn route<R: Route>(
@@ -76,7 +79,7 @@ impl Store {
         table: &Arc<Table>,
         route: &R,
         parts: &mut [Part<R::Work>],
-        patience: Duration,
+        until: Instant,
     ) -> Option<Arc<Table>> {
         // Some may have been done already, where this node led their partitions until it lost them.
         let keep_order = |parts: &mut [_], which: &[usize]| {
@@ -86,7 +89,7 @@ impl Store {
         };
         let all: Vec<usize> = (0..parts.len()).collect();
         keep_order(parts, &all);
-        let (mut began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
+        let mut pause = SHORTEST_PAUSE;
         let mut left = part::without_outcome(parts);
         while left > 0 {
             if let Some(successor) = table.successor() {
@@ -123,14 +126,15 @@ impl Store {
             }
             if left < left_before {
                 // One answer may not have had room for all replies.
-                (began, pause) = (Instant::now(), SHORTEST_PAUSE);
+                pause = SHORTEST_PAUSE;
                 continue;
             }
             let is_dropped = table.not_serving() != RequestError::NotReady;
-            if began.elapsed() >= patience || self.is_removed() || is_dropped {
+            if Instant::now() >= until || self.is_removed() || is_dropped {
                 parts.iter_mut().filter(|part| part.outcome.is_none()).for_each(Part::give_up);
                 break;
             }
+            route.note_waits(parts);
             self.another_leader(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }

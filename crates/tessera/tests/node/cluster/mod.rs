@@ -24,6 +24,7 @@ mod split;
 mod traffic;
 mod transactions;
 mod users;
+mod without_leader;
 
 use crate::disk::DiskWithPower;
 use crate::resp_client::Client;
