@@ -1,6 +1,8 @@
 use crate::socket::{self, Input, no_longer_read};
 use crate::tls::Tls;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -75,6 +77,42 @@ impl Stream {
             Self::Plain(stream) => socket::try_write(stream, bytes),
             Self::Tls(_) => Ok(0),
         }
+    }
+
+    /// Writes as many of `bytes` as there is room for, without waiting. Returns how many.
+    ///
+    /// # Errors
+    /// Those of the socket and of TLS.
+    pub async fn write_at_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Self::Tls(stream) = self else { return self.try_write(bytes) };
+        let written = poll_fn(|cx| match Pin::new(&mut *stream).poll_write(cx, bytes) {
+            Poll::Ready(written) => Poll::Ready(written),
+            Poll::Pending => Poll::Ready(Ok(0)),
+        })
+        .await?;
+        // What does not leave now leaves with what is written next.
+        poll_fn(|cx| match Pin::new(&mut *stream).poll_flush(cx) {
+            Poll::Ready(flushed) => Poll::Ready(flushed),
+            Poll::Pending => Poll::Ready(Ok(())),
+        })
+        .await?;
+        Ok(written)
+    }
+
+    /// Whether bytes have come that were not read.
+    pub async fn has_input(&self) -> bool {
+        let (socket, is_kept) = match self {
+            Self::Plain(stream) => (stream, false),
+            // What was decrypted and is not read yet keeps TLS from reading more.
+            Self::Tls(stream) => (stream.get_ref().0, !stream.get_ref().1.wants_read()),
+        };
+        let mut byte = [0];
+        let mut byte = ReadBuf::new(&mut byte);
+        let peeked = poll_fn(|cx| match socket.poll_peek(cx, &mut byte) {
+            Poll::Ready(peeked) => Poll::Ready(peeked.is_ok_and(|bytes| bytes > 0)),
+            Poll::Pending => Poll::Ready(false),
+        });
+        is_kept || peeked.await
     }
 
     /// Writes all of `bytes`.

@@ -46,7 +46,8 @@ impl HeldCommands {
         waiting.find_map(|(holder, commands)| commands.iter().rev().any(is_before).then_some(*holder))
     }
 
-    /// Lets a command wait for a transaction. How long it waits counts from the first transaction for which it had to.
+    /// Lets a command wait for a transaction. How long it waits counts from the first transaction for which it had to, unless its
+    /// operation says until when.
     pub(crate) fn wait_for(&mut self, holder: TransactionId, mut command: WriteCommand) {
         command.held_since.get_or_insert_with(Instant::now);
         self.by_holder.entry(holder).or_default().push(command);
@@ -70,7 +71,8 @@ impl HeldCommands {
     /// or one transaction after the other has held them.
     pub(crate) fn take_late(&mut self, now: Instant) -> Vec<WriteCommand> {
         let is_late = |command: &mut WriteCommand| {
-            command.held_since.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE)
+            let until = || command.pending_reply.until().or_else(|| command.held_since.map(|since| since + PATIENCE));
+            until().is_some_and(|until| now >= until)
         };
         self.by_holder.values_mut().flat_map(|waiting| waiting.extract_if(.., is_late)).collect()
     }

@@ -143,13 +143,14 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
 
 /// Has a request carried out by whoever leads its partition, and returns the reply.
 pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
-    let (began, patience) = (Instant::now(), call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE));
+    let began = Instant::now();
+    let until = began + call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE);
     let is_write = matches!(call.request, Request::Write(_));
     let reads = if is_write { ReadMode::Single } else { call.frame.meta.reads() };
     let mut parts = [Part { partition: call.partition, reads, is_repeatable: !is_write, work: call, outcome: None }];
     loop {
-        let (table, left) = (parts[0].work.table.clone(), patience.saturating_sub(began.elapsed()));
-        if server.store.route(&table, &Forwarding(server), &mut parts, left).await.is_none() {
+        let table = parts[0].work.table.clone();
+        if server.store.route(&table, &Forwarding(server), &mut parts, until).await.is_none() {
             break;
         }
         // It was split, which may make this another partition's business. Then clients ask again where things are.

@@ -13,6 +13,7 @@ use crate::shared::Shared;
 use crate::work::{EvaluateWork, Reply, Work};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
+use std::time::Instant;
 use tessera_store::{Envelope, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions};
 use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableId};
 
@@ -101,7 +102,7 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
         }
         if reads != ReadMode::Outdated && work.is_scan() && table.has_locks(partition) {
             // Whoever looks at many documents does not look for locks.
-            if let Err(error) = shared.store.await_intents(&table, partition).await {
+            if let Err(error) = shared.store.await_intents(&table, partition, Instant::now() + PATIENCE).await {
                 outcomes.push(PartOutcome::of(error));
                 continue;
             }
@@ -250,7 +251,7 @@ pub(crate) async fn reach(
     reads: ReadMode,
     work: Vec<(Place, Work)>,
 ) -> Result<Vec<Reply>, RequestError> {
-    let mut table = table.clone();
+    let (mut table, until) = (table.clone(), Instant::now() + PATIENCE);
     let mut places = Vec::with_capacity(work.len());
     let mut parts = Vec::with_capacity(work.len());
     for (place, work) in work {
@@ -258,7 +259,7 @@ pub(crate) async fn reach(
         parts.push(Part { partition, reads, is_repeatable, work, outcome: None });
         places.push(place);
     }
-    while let Some(successor) = shared.store.route(&table, &Documents(shared), &mut parts, PATIENCE).await {
+    while let Some(successor) = shared.store.route(&table, &Documents(shared), &mut parts, until).await {
         table = successor;
         for (part, place) in parts.iter_mut().zip(&places).filter(|(part, _)| part.outcome.is_none()) {
             if matches!(place, Place::Partition(_)) {

@@ -8,6 +8,7 @@ use crate::work::{Reply, Taken, Work};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 use tessera_reql::Durability;
 use tessera_store::{PATIENCE, Table, Transacted};
 use tessera_types::RequestError;
@@ -37,7 +38,7 @@ fn unreadable() -> RequestError {
 impl Shared {
     /// Carries out all of a plan at one instant, or nothing.
     pub(crate) async fn carry_out(&self, plan: Plan, durability: Durability) -> Result<Carried, RequestError> {
-        match self.store.transact(SERVICE, plan.into_parts(durability), PATIENCE).await {
+        match self.store.transact(SERVICE, plan.into_parts(durability), Instant::now() + PATIENCE).await {
             Transacted::Committed(_) => Ok(Carried::Done),
             Transacted::Refused(refusal) => Ok(Carried::Hindered(hindrances(refusal).map_err(|_| unreadable())?)),
             Transacted::NotDone(reason) => Err(reason),
@@ -52,7 +53,11 @@ impl Shared {
         plan: Plan,
         count: usize,
     ) -> Result<Option<Vec<Option<Bytes>>>, RequestError> {
-        match self.store.read_at_one_instant(SERVICE, plan.into_parts(Durability::Soft), PATIENCE).await {
+        match self
+            .store
+            .read_at_one_instant(SERVICE, plan.into_parts(Durability::Soft), Instant::now() + PATIENCE)
+            .await
+        {
             Transacted::Committed(replies) => documents_of(count, replies).map(Some).ok_or_else(unreadable),
             Transacted::Refused(_) => Err(unreadable()),
             Transacted::NotDone(reason) => Err(reason),

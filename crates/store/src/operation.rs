@@ -24,6 +24,12 @@ pub trait Operation: Send + Sync {
         None
     }
 
+    /// Until when it waits for keys that transactions over partitions hold, where it is to be evaluated; `None` for as long as a request
+    /// is tried.
+    fn until(&self) -> Option<Instant> {
+        None
+    }
+
     /// Whether it only brings a transaction over partitions to its end, which is done in dropped tables too.
     fn ends_a_transaction(&self) -> bool {
         false
@@ -94,6 +100,11 @@ impl PendingReply {
     /// See [`Operation::age`].
     pub fn age(&self) -> Option<Age> {
         self.operation.as_ref()?.age()
+    }
+
+    /// See [`Operation::until`].
+    pub fn until(&self) -> Option<Instant> {
+        self.operation.as_ref()?.until()
     }
 
     /// See [`Operation::ends_a_transaction`].

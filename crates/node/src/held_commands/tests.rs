@@ -6,8 +6,8 @@ use tessera_store::{Operation, PATIENCE, Transaction, Verdict};
 use tessera_transaction::{Age, TransactionId};
 use tessera_types::{NodeId, RequestError};
 
-/// Part of a transaction that began at this time, or of none.
-struct Waits(Option<u64>);
+/// Part of a transaction that began at this time, or of none; until when it waits, if it says so.
+struct Waits(Option<u64>, Option<Instant>);
 
 impl Operation for Waits {
     fn evaluate(&self, _part: usize, _transaction: &mut Transaction<'_>) -> Verdict {
@@ -16,6 +16,10 @@ impl Operation for Waits {
 
     fn age(&self) -> Option<Age> {
         self.0.map(|began_millis| Age { began_millis, first: transaction(began_millis) })
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.1
     }
 
     fn answer(&self, _part: usize, _outcome: Result<(), RequestError>) {}
@@ -30,11 +34,11 @@ fn command_of(operation: &Arc<Waits>) -> WriteCommand {
 }
 
 fn plain() -> WriteCommand {
-    command_of(&Arc::new(Waits(None)))
+    command_of(&Arc::new(Waits(None, None)))
 }
 
 fn part(began: u64) -> WriteCommand {
-    command_of(&Arc::new(Waits(Some(began))))
+    command_of(&Arc::new(Waits(Some(began), None)))
 }
 
 /// A time that is after all that has happened.
@@ -84,10 +88,22 @@ fn the_time_of_waiting_counts_from_the_first_transaction() {
     assert_eq!(held.take_late(later() + PATIENCE).len(), 1, "the other one");
 }
 
+/// Each command of a pipeline once had ten seconds of its own.
+#[test]
+fn who_says_how_long_he_waits_is_refused_then() {
+    let mut held = HeldCommands::default();
+    let until = later();
+    held.wait_for(transaction(1), command_of(&Arc::new(Waits(None, Some(until)))));
+    held.wait_for(transaction(1), plain());
+    assert!(held.take_late(until - Duration::from_nanos(1)).is_empty());
+    assert_eq!(held.take_late(until).len(), 1);
+    assert_eq!(held.take_late(later() + PATIENCE).len(), 1, "the other one");
+}
+
 #[test]
 fn who_has_waited_longest_goes_first_whatever_it_has_waited_for() {
     let mut held = HeldCommands::default();
-    let operations = [(); 8].map(|()| Arc::new(Waits(None)));
+    let operations = [(); 8].map(|()| Arc::new(Waits(None, None)));
     for (number, operation) in (0..).zip(&operations) {
         held.wait_for(transaction(number), command_of(operation));
         later();
@@ -101,7 +117,7 @@ fn who_has_waited_longest_goes_first_whatever_it_has_waited_for() {
 #[test]
 fn commands_of_a_pipeline_stay_in_their_order() {
     let mut held = HeldCommands::default();
-    let pipeline = Arc::new(Waits(None));
+    let pipeline = Arc::new(Waits(None, None));
     held.wait_for(transaction(1), command_of(&pipeline));
     assert_eq!(held.holder_before(&command_of(&pipeline)), Some(transaction(1)));
     assert_eq!(held.holder_before(&plain()), None, "it belongs to another pipeline");

@@ -21,7 +21,7 @@ impl Connection {
             Admitted::Dropped(error) => (Some(error), Duration::ZERO),
         };
         self.settle().await;
-        tokio::time::sleep(pause).await;
+        self.wait_for(None, tokio::time::sleep(pause)).await;
         let Some(error) = error else { return true };
         self.refuse(&CommandError::Request(error));
         false

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, Watch, WriteOptions};
 use tessera_types::RequestError;
 use tokio::sync::Notify;
@@ -100,11 +101,20 @@ impl Batch {
         }
     }
 
-    /// Sends everything, and waits until all of it is answered. Without a table it has only commands that are answered already.
-    pub(super) async fn run(self, store: &Store, table: Option<&Table>, mode: Mode, protocol: Protocol) -> Answered {
+    /// Sends everything, and waits until all of it is answered. Keys that transactions hold are waited for `until` then. Without a table
+    /// it has only commands that are answered already.
+    pub(super) async fn run(
+        self,
+        store: &Store,
+        table: Option<&Table>,
+        mode: Mode,
+        protocol: Protocol,
+        until: Instant,
+    ) -> Answered {
         let Self { work, partitions, replies } = self;
         let progress = Progress { replies: Replies::default(), parts: vec![0..0; work.len()], waiting: work.len() };
-        let sent = Arc::new(SentBatch { work, protocol, progress: Mutex::new(progress), finished: Notify::new() });
+        let sent =
+            Arc::new(SentBatch { work, protocol, until, progress: Mutex::new(progress), finished: Notify::new() });
         if let Some(table) = table.filter(|_| !partitions.is_empty()) {
             let operation: Arc<dyn Operation> = sent.clone();
             match mode {
@@ -183,6 +193,7 @@ pub(super) type AnsweredPart = (&'static Command, OwnedFrame, Option<PartOutcome
 struct SentBatch {
     work: Vec<Work>,
     protocol: Protocol,
+    until: Instant,
     progress: Mutex<Progress>,
     /// Told once, when no part is waited for any more.
     finished: Notify,
@@ -216,6 +227,10 @@ impl Operation for SentBatch {
         }
         progress.parts[part] = began..progress.replies.len();
         verdict
+    }
+
+    fn until(&self) -> Option<Instant> {
+        Some(self.until)
     }
 
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {

@@ -59,13 +59,17 @@ impl Connection {
         let writes = std::mem::take(&mut self.writes);
         let (began, first, replied) = (Instant::now(), writes.first(), self.output.len());
         let table = self.session.table();
+        self.output.note_complete();
         let answered = self.run_batch(table.as_deref(), Mode::Write(self.session.choices.writes), writes).await;
         match table.filter(|_| self.may_forward() && answered.has_undone()) {
             Some(table) => {
-                self.finish_elsewhere(&table, answered).await.iter().for_each(|reply| self.output.push(reply))
+                let forwarding = self.forwarding();
+                let replies = self.wait_for(None, forwarding.finish_elsewhere(&table, answered)).await;
+                replies.iter().for_each(|reply| self.output.push(reply));
             }
             None => answered.write(&mut self.output),
         }
+        self.output.note_complete();
         match std::mem::take(&mut self.returning) {
             0 => {}
             reads => self.turn.note_slice(reads, self.output.len() - replied),
@@ -77,8 +81,9 @@ impl Connection {
     }
 
     /// Has the partitions' loops carry a batch out. Without a table it has only commands that are answered already.
-    pub(super) async fn run_batch(&self, table: Option<&Table>, mode: Mode, batch: Batch) -> Answered {
-        batch.run(&self.server.store, table, mode, self.session.protocol).await
+    pub(super) async fn run_batch(&mut self, table: Option<&Table>, mode: Mode, batch: Batch) -> Answered {
+        let (server, protocol, until) = (self.server.clone(), self.session.protocol, self.patience.until());
+        self.wait_for(None, batch.run(&server.store, table, mode, protocol, until)).await
     }
 
     /// Runs a read where the connection lives.
@@ -203,7 +208,7 @@ impl Connection {
 
     /// Has one partition's loop carry one command out, and returns the reply.
     async fn run_one(
-        &self,
+        &mut self,
         table: &Table,
         mode: Mode,
         command: &'static Command,

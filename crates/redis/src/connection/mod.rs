@@ -10,7 +10,8 @@
 //! idle connection has no buffers at all. While a client does not take its replies, nothing more is read from it or carried out for
 //! it.
 //!
-//! **Time** that others wait for a connection of their thread is bounded by its turns; see [`turn`].
+//! **Time** that others wait for a connection of their thread is bounded by its turns; see [`turn`]. How long a client waits for what
+//! cannot be done now is bounded by its commands' [`patience`].
 
 mod admission;
 mod batch;
@@ -25,6 +26,7 @@ mod large_hashes;
 mod open_transaction;
 mod over_partitions;
 mod partitions;
+mod patience;
 mod point_reads;
 mod replies;
 mod scan_position;
@@ -47,6 +49,7 @@ pub(crate) use elsewhere::carry_out;
 use elsewhere::{Confined, Elsewhere, Place};
 use frame::OwnedFrame;
 use gets::Begun;
+use patience::Patience;
 use replies::Replies;
 use session::Session;
 use std::io;
@@ -89,6 +92,7 @@ pub(crate) struct Connection {
     /// Keys of GETs that wait to be run as a batch, as ranges of the input.
     gets: Vec<Range<usize>>,
     turn: Turn,
+    patience: Patience,
     /// How many fields of a hash are read at a time.
     page: usize,
     /// Gathered writes whose replies hold values.
@@ -114,6 +118,7 @@ impl Connection {
             frame: Frame::default(),
             gets: Vec::new(),
             turn: Turn::default(),
+            patience: Patience::of_now(),
             page: large_hashes::LONGEST_PAGE,
             returning: 0,
             closing: false,
@@ -130,7 +135,12 @@ impl Connection {
                 if stream.read(&mut self.input).await? == 0 || !self.memory.begin() {
                     break;
                 }
+                self.note_arrival();
                 self.process().await?;
+                self.patience.note_replies(&self.output);
+                if self.patience.may_have_run_out() {
+                    self.note_whether_patience_ran_out().await;
+                }
                 if let Some(written) = self.write_at_once()? {
                     self.write_rest(written).await?;
                 }
@@ -316,10 +326,11 @@ impl Connection {
     fn write_at_once(&mut self) -> io::Result<Option<usize>> {
         self.memory.hold(self.held_bytes());
         let Some(stream) = self.stream.as_mut().filter(|_| !self.output.is_empty()) else { return Ok(None) };
-        let written = stream.try_write(self.output.bytes())?;
-        if written < self.output.len() {
+        let written = stream.try_write(self.output.unsent())?;
+        if written < self.output.unsent().len() {
             return Ok(Some(written));
         }
+        self.patience.note_replies(&self.output);
         self.output.give_back();
         Ok(None)
     }
@@ -327,13 +338,15 @@ impl Connection {
     /// Waits until the output after `written` is written.
     async fn write_rest(&mut self, written: usize) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
-        stream.write(&self.output.bytes()[written..], self.server.config.write_timeout).await?;
+        stream.write(&self.output.unsent()[written..], self.server.config.write_timeout).await?;
+        self.patience.note_replies(&self.output);
         self.output.give_back();
         Ok(())
     }
 
     /// Carries out one command.
     async fn execute(&mut self, input: &Arc<Vec<u8>>, frame: &mut Frame, now: UnixMillis) -> io::Result<()> {
+        self.output.note_complete();
         if !self.gets.is_empty() {
             self.run_gets(input, now, Begun::default()).await?;
         }

@@ -14,6 +14,10 @@ pub(super) struct Replies {
     /// Where a reply begins that says that its command was not done, since its partition is not led here, or that nobody knows
     /// whether it was done; and which of these. In order.
     failures: Vec<(usize, RequestError)>,
+    /// Up to here they are whole: what follows may be a part of a reply.
+    complete: usize,
+    /// Up to here they were sent while their connection waited.
+    sent: usize,
 }
 
 /// Replies of which each can be found.
@@ -26,8 +30,12 @@ pub(super) struct ReplyList {
 
 impl ReplyList {
     pub(super) fn iter(&self) -> impl Iterator<Item = OneReply<'_>> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins.zip(&self.ends).map(|(from, to)| self.replies.part(from..*to))
+        (0..self.ends.len()).filter_map(|at| self.get(at))
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<OneReply<'_>> {
+        let begins = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(self.replies.part(begins..*self.ends.get(at)?))
     }
 }
 
@@ -55,6 +63,31 @@ impl Replies {
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Notes that they are whole up to here.
+    pub(super) fn note_complete(&mut self) {
+        self.complete = self.bytes.len();
+    }
+
+    /// Those that are whole and were not sent.
+    pub(super) fn complete_and_unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..self.complete.max(self.sent)]
+    }
+
+    /// Those that were not sent.
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Notes that so many bytes more were sent. They stay, since others know where their replies begin.
+    pub(super) fn note_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+    }
+
+    /// Whether a reply says that its command was not done, since nobody leads its partition.
+    pub(super) fn say_undone(&self) -> bool {
+        self.failures.iter().any(|(_, failure)| *failure == RequestError::NotReady)
     }
 
     /// Appends what is no failure.
@@ -98,7 +131,9 @@ impl Replies {
     }
 
     pub(super) fn truncate(&mut self, length: usize) {
+        debug_assert!(length >= self.sent, "what was sent stays");
         self.bytes.truncate(length);
+        self.complete = self.complete.min(length);
         while self.failures.pop_if(|(at, _)| *at >= length).is_some() {}
     }
 
@@ -106,7 +141,7 @@ impl Replies {
     pub(super) fn split_off(&mut self, began: usize) -> Self {
         let first = self.failures.partition_point(|(at, _)| *at < began);
         let failures = self.failures.split_off(first).into_iter().map(|(at, failure)| (at - began, failure)).collect();
-        Self { bytes: self.bytes.split_off(began), failures }
+        Self { bytes: self.bytes.split_off(began), failures, ..Self::default() }
     }
 
     /// The reply that this is, if it is one.
@@ -122,7 +157,7 @@ impl Replies {
     /// What became of parts of a request, of which each has this many commands. A part's last command decides, and if it has no
     /// reply, nobody knows what became of it.
     pub(super) fn into_envelope(self, parts: &[u32]) -> Envelope {
-        let Self { mut bytes, failures } = self;
+        let Self { mut bytes, failures, .. } = self;
         let (mut failures, mut read, mut kept) = (failures.into_iter().peekable(), 0, 0);
         let mut outcomes = Vec::with_capacity(parts.len());
         for commands in parts {
@@ -155,18 +190,24 @@ impl Replies {
     /// Empties this and lends its room to others.
     pub(super) fn give_back(&mut self) {
         self.failures.clear();
+        (self.complete, self.sent) = (0, 0);
         buffers::give_back(&mut self.bytes);
     }
 }
 
 /// The reply that tells a client of an outcome.
 pub(super) fn reply_of(outcome: PartOutcome) -> Replies {
-    let mut replies = Replies::default();
     match outcome.reply() {
-        Ok(reply) => replies.bytes = reply.into(),
-        // Errors look the same in both versions of the protocol.
-        Err(error) => replies.error(Protocol::Resp2, &CommandError::Request(error)),
+        Ok(reply) => Replies { bytes: reply.into(), ..Replies::default() },
+        Err(error) => reply_of_error(error),
     }
+}
+
+/// The reply that tells a client why nothing was done.
+pub(super) fn reply_of_error(error: RequestError) -> Replies {
+    let mut replies = Replies::default();
+    // Errors look the same in both versions of the protocol.
+    replies.error(Protocol::Resp2, &CommandError::Request(error));
     replies
 }
 

@@ -79,14 +79,14 @@ impl Connection {
 
     /// Finds a page of keys; see [`page`].
     async fn page(
-        &self,
+        &mut self,
         table: &Arc<Table>,
         position: ScanPosition,
         count: usize,
         now: UnixMillis,
     ) -> Result<(Vec<Found>, Option<ScanPosition>), RequestError> {
         if position.partition < table.schema().partitions {
-            self.server.store.await_intents(table, position.partition).await?;
+            self.await_intents(table, position.partition).await?;
         }
         let table = table.clone();
         self.server.store.disk_readers().read(move || page(&table, position, count, now)).await
@@ -219,7 +219,7 @@ impl Connection {
         }
         let asked = if let Confined::To(partition) = self.confined { partition..partition + 1 } else { all };
         for partition in asked.clone() {
-            if let Err(error) = self.server.store.await_intents(&table, partition).await {
+            if let Err(error) = self.await_intents(&table, partition).await {
                 return self.refuse(&CommandError::Request(error));
             }
         }

@@ -198,10 +198,10 @@ impl Connection {
 
     /// Waits until what transactions have written to a key, and may have been acknowledged, is applied: that would touch a watch which
     /// begins before.
-    async fn await_what_is_acknowledged(&self, table: &Table, key: &[u8]) -> Result<(), CommandError> {
+    async fn await_what_is_acknowledged(&mut self, table: &Table, key: &[u8]) -> Result<(), CommandError> {
         let partition = table.partition_of(&RecordKey::new(key, b""));
         if table.has_locks(partition) {
-            self.server.store.await_intents(table, partition).await?;
+            self.await_intents(table, partition).await?;
         }
         Ok(())
     }

@@ -83,9 +83,9 @@ impl Attempt {
         loop {
             let is_undecided = self.coordinator.is_preparing();
             let left = (until - Instant::now()).max(LEAST_PATIENCE);
-            let patience = if is_undecided { left.min(TO_PREPARE) } else { left };
+            let tried = Instant::now() + if is_undecided { left.min(TO_PREPARE) } else { left };
             // A part that waits for another transaction may be answered later than that.
-            let asked = tokio::time::timeout(left, self.ask(patience)).await;
+            let asked = tokio::time::timeout(left, self.ask(tried)).await;
             let Asked { effects, is_split, is_progress } = asked.unwrap_or_default();
             if let Some(end) = self.carry_out(effects) {
                 return Attempted::End(end);
@@ -168,7 +168,7 @@ impl Attempt {
                 tokio::time::sleep(LONGEST_PAUSE_AFTERWARDS).await;
                 continue;
             }
-            let Asked { effects, is_progress, .. } = self.ask(LONGEST_PAUSE_AFTERWARDS).await;
+            let Asked { effects, is_progress, .. } = self.ask(Instant::now() + LONGEST_PAUSE_AFTERWARDS).await;
             self.carry_out(effects);
             if !is_progress {
                 self.store.another_leader(pause).await;
@@ -183,8 +183,8 @@ impl Attempt {
             || self.store.registry().any(table).is_none()
     }
 
-    /// Asks what is to be asked now.
-    async fn ask(&mut self, patience: Duration) -> Asked {
+    /// Asks what is to be asked now. Partitions are looked for `until` then.
+    async fn ask(&mut self, until: Instant) -> Asked {
         self.reason = RequestError::NotReady;
         let before = self.coordinator.progress();
         let requests = self.coordinator.requests();
@@ -196,7 +196,7 @@ impl Attempt {
         let route =
             |table| ToPartitions { coordination: self.coordination().clone(), durability: self.tables[&table].1 };
         let asked = OfTable::sort(requests.into_iter().map(part));
-        let answered = self.store.route_to_tables(asked, route, patience).await;
+        let answered = self.store.route_to_tables(asked, route, until).await;
         let is_split = answered.iter().any(|of| of.is_split);
         let mut effects = Vec::new();
         for OfTable { table, parts, .. } in answered {

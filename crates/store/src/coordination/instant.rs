@@ -251,15 +251,10 @@ enum Read {
 
 impl Store {
     /// Reads partitions of one or several tables, led wherever: all that is read was so at one instant between the call and its
-    /// answer. The parts must only read. `service` is that of the face that understands their operations.
-    pub async fn read_at_one_instant(
-        &self,
-        service: u8,
-        parts: Vec<TransactionPart>,
-        patience: Duration,
-    ) -> Transacted {
-        let began = Instant::now();
-        let (until, mut attempts) = (began + patience, 0);
+    /// answer. The parts must only read. `service` is that of the face that understands their operations. What could not be read is tried
+    /// again `until` then.
+    pub async fn read_at_one_instant(&self, service: u8, parts: Vec<TransactionPart>, until: Instant) -> Transacted {
+        let (began, mut attempts) = (Instant::now(), 0);
         while attempts < ATTEMPTS {
             match self.read_once(service, &parts, HASTE).await {
                 Read::Done(replies) => return Transacted::Committed(replies),
@@ -280,14 +275,13 @@ impl Store {
                 },
             }
         }
-        let patience = until.saturating_duration_since(Instant::now());
         // What is only locked need not survive anything.
         let least = |part: TransactionPart| {
             let durability = if part.table.schema.is_persistent() { Durability::Soft } else { Durability::None };
             TransactionPart { durability: Some(durability), ..part }
         };
         let tables: Vec<_> = parts.iter().map(|part| part.table.clone()).collect();
-        match self.transact(service, parts.into_iter().map(least).collect(), patience).await {
+        match self.transact(service, parts.into_iter().map(least).collect(), until).await {
             // It has changed nothing.
             Transacted::Unknown if tables.iter().any(|table| table.successor().is_some()) => Transacted::Split,
             Transacted::Unknown => Transacted::NotDone(RequestError::NotReady),
@@ -303,7 +297,7 @@ impl Store {
         };
         let read =
             |part: &TransactionPart| question(part, QuestionStep::Read { service, operation: part.operation.clone() });
-        let answers = match self.ask_readers(asked.iter().map(read), patience).await {
+        let answers = match self.ask_readers(asked.iter().map(read), Instant::now() + patience).await {
             Ok(answers) => answers,
             Err(end) => return end,
         };
@@ -324,7 +318,8 @@ impl Store {
                 let part = asked.iter().find(|part| part.name() == *name)?;
                 Some(question(part, QuestionStep::Confirm(*stamp)))
             };
-            let answers = match self.ask_readers(stamps.iter().filter_map(confirm), patience).await {
+            let questions = stamps.iter().filter_map(confirm);
+            let answers = match self.ask_readers(questions, Instant::now() + patience).await {
                 Ok(answers) => answers,
                 Err(end) => return end,
             };
@@ -346,12 +341,11 @@ impl Store {
     async fn ask_readers(
         &self,
         questions: impl Iterator<Item = (Arc<Table>, Part<Question>)>,
-        patience: Duration,
+        until: Instant,
     ) -> Result<Vec<(PartitionName, Bytes)>, Read> {
         let route = |_| ToReaders(self.coordination().clone());
         let mut answers = Vec::new();
-        for OfTable { table, parts, is_split } in self.route_to_tables(OfTable::sort(questions), route, patience).await
-        {
+        for OfTable { table, parts, is_split } in self.route_to_tables(OfTable::sort(questions), route, until).await {
             if is_split {
                 return Err(Read::Split);
             }

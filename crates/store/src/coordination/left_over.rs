@@ -8,7 +8,7 @@ use crate::table::{Table, group_of};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tessera_transaction::{Answer, Outcome, Request, TransactionId};
 use tessera_types::Durability;
 
@@ -116,7 +116,7 @@ impl Store {
         let table = self.registry().any(name.table)?;
         let mut parts = [Part::repeatable(name.partition, work)];
         let route = ToPartitions { coordination: self.coordination().clone(), durability: durability(&table) };
-        self.route(&table, &route, &mut parts, PATIENCE).await;
+        self.route(&table, &route, &mut parts, Instant::now() + PATIENCE).await;
         match parts {
             [Part { outcome: Some(PartOutcome::Done(answer)), .. }] => decode_answer(answer),
             _ => None,

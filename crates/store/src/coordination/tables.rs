@@ -4,7 +4,7 @@ use crate::router::{Part, Route};
 use crate::store::Store;
 use crate::table::Table;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 use tessera_types::TableId;
 
 /// Parts of one table, and whether it was split before all of them had an outcome.
@@ -34,7 +34,7 @@ impl Store {
         &self,
         asked: Vec<OfTable<R::Work>>,
         route: impl Fn(TableId) -> R,
-        patience: Duration,
+        until: Instant,
     ) -> Vec<OfTable<R::Work>>
     where
         R: Route + Send + Sync + 'static,
@@ -43,7 +43,7 @@ impl Store {
         let ask = |mut of: OfTable<R::Work>| {
             let (store, route) = (self.clone(), route(of.table.id));
             async move {
-                of.is_split = store.route(&of.table, &route, &mut of.parts, patience).await.is_some();
+                of.is_split = store.route(&of.table, &route, &mut of.parts, until).await.is_some();
                 of
             }
         };

@@ -4,7 +4,6 @@ use super::attempt::{Attempt, Attempted};
 use super::part::TransactionPart;
 use crate::clock::ClusterClock;
 use crate::ledger::{FaceOperation, OnTables, PartitionName};
-use crate::router::PATIENCE;
 use crate::store::Store;
 use crate::table::{Leader, Table};
 use bytes::Bytes;
@@ -48,13 +47,13 @@ impl Store {
     /// been acknowledged by now. Whoever reads a whole partition does not look for locks.
     ///
     /// # Errors
-    /// [`RequestError::Held`] if that takes too long, or [`RequestError::NotReady`] if this node does not lead the partition any more.
-    pub async fn await_intents(&self, table: &Table, partition: u32) -> Result<(), RequestError> {
+    /// [`RequestError::Held`] if that is not so `until` then, or [`RequestError::NotReady`] if this node does not lead the partition any
+    /// more.
+    pub async fn await_intents(&self, table: &Table, partition: u32, until: Instant) -> Result<(), RequestError> {
         let ledger = &table.partitions[partition as usize].ledger;
         let mut hidden = ledger.hidden();
-        let began = Instant::now();
         while !hidden.is_empty() {
-            if began.elapsed() >= PATIENCE {
+            if Instant::now() >= until {
                 let leads = table.leader_of(partition) == Leader::Here;
                 return Err(if leads { RequestError::Held } else { RequestError::NotReady });
             }
@@ -67,7 +66,7 @@ impl Store {
 
     /// Carries out a transaction over partitions of one or several tables: all parts take effect at one instant, or none does. The first
     /// part's partition decides. `service` is that of the face that understands the operations. What was certainly not done is tried
-    /// again for as long as the `patience` lasts.
+    /// again `until` then.
     ///
     /// It takes effect in an order that all clients agree on, and that is in accord with real time.
     ///
@@ -75,19 +74,19 @@ impl Store {
     ///
     /// # Panics
     /// If there are no parts.
-    pub async fn transact(&self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
+    pub async fn transact(&self, service: u8, parts: Vec<TransactionPart>, until: Instant) -> Transacted {
         assert!(!parts.is_empty(), "a transaction has parts");
         let store = self.clone();
         let task = tokio::spawn(async move {
-            let transacted = store.attempt(service, parts, patience).await;
+            let transacted = store.attempt(service, parts, until).await;
             store.coordination().counters.ended(&transacted);
             transacted
         });
         task.await.unwrap_or(Transacted::Unknown)
     }
 
-    async fn attempt(&self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
-        let (until, mut pause, mut age) = (Instant::now() + patience, SHORTEST_PAUSE, None);
+    async fn attempt(&self, service: u8, parts: Vec<TransactionPart>, until: Instant) -> Transacted {
+        let (mut pause, mut age) = (SHORTEST_PAUSE, None);
         loop {
             if let Err(transacted) = self.await_leaders(&parts, until).await {
                 return transacted;
@@ -145,7 +144,7 @@ mod tests {
         let clock = ClusterClock::default();
         let ahead = UnixMillis::now().get() + HOUR - monotonic_millis();
         let heard = HeardClock { distance: i64::try_from(ahead).unwrap(), is_recent: true };
-        clock.follow(&[Some(heard), Some(heard)]);
+        clock.follow(&[Some(heard), Some(heard)], &[]);
         let own = UnixMillis::now().get();
         let Age { began_millis, .. } =
             begins_now(&clock, TransactionId { node: NodeId(1), generation: 1, sequence: 0 });

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use tessera_transport::RequestFailure;
 use tessera_types::{NodeId, ReadMode, RequestError};
 
-/// How long a request is tried, if the client does not say how long it waits.
+/// How long a request is tried, if the client does not say how long it waits. It counts from when the request was read.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries. A group that hibernates needs a moment to wake, an election half a second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -62,15 +62,19 @@ pub trait Route {
 
     /// Replies of this many bytes have arrived, and are held until all parts have an outcome.
     fn note_replies(&self, _bytes: usize) {}
+
+    /// Some of these parts have no outcome, and the router is about to wait until they may have got leaders.
+    fn note_waits(&self, _parts: &[Part<Self::Work>]) {}
 }
 
 impl Store {
     /// Has the leader of its partition carry out every part that has no outcome yet. Parts of one partition take effect in
     /// the order in which they stand, if the face [asks for that](Route::IN_ORDER).
     ///
-    /// Returns `None` when all parts have an outcome: after `patience` without progress, or once the table is dropped, those that were
-    /// not done are [`PartOutcome::NotDone`], for the reason that was heard last. Returns the successor of the table if the table was split: the parts that have no outcome were not
-    /// done, and belong to the successor's partitions.
+    /// Returns `None` when all parts have an outcome. Those that were not done are tried `until` then, once at least, and as long as
+    /// some of them make progress; after that, or once the table is dropped, they are [`PartOutcome::NotDone`], for the reason that was
+    /// heard last. Returns the successor of the table if the table was split: the parts that have no outcome were not done, and belong to
+    /// the successor's partitions.
     ///
     /// Cancellation: parts that are under way are carried out to their end, and nobody hears what became of them.
     pub async fn route<R: Route>(
@@ -78,7 +82,7 @@ impl Store {
         table: &Arc<Table>,
         route: &R,
         parts: &mut [Part<R::Work>],
-        patience: Duration,
+        until: Instant,
     ) -> Option<Arc<Table>> {
         // Some may have been done already, where this node led their partitions until it lost them.
         let keep_order = |parts: &mut [_], which: &[usize], reasons: &mut _| {
@@ -88,7 +92,7 @@ impl Store {
         };
         let (all, mut reasons): (Vec<usize>, _) = ((0..parts.len()).collect(), Reasons::default());
         keep_order(parts, &all, &mut reasons);
-        let (mut began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
+        let mut pause = SHORTEST_PAUSE;
         let mut left = part::without_outcome(parts);
         while left > 0 {
             if let Some(successor) = table.successor() {
@@ -126,16 +130,17 @@ impl Store {
             }
             if left < left_before {
                 // One answer may not have had room for all replies.
-                (began, pause) = (Instant::now(), SHORTEST_PAUSE);
+                pause = SHORTEST_PAUSE;
                 continue;
             }
             let in_vain = self.in_vain(table);
-            if began.elapsed() >= patience || in_vain.is_some() {
+            if Instant::now() >= until || in_vain.is_some() {
                 for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.outcome.is_none()) {
                     part.give_up(in_vain.clone().unwrap_or_else(|| reasons.take(at)));
                 }
                 break;
             }
+            route.note_waits(parts);
             self.another_leader(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }

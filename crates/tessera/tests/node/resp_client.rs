@@ -79,6 +79,11 @@ impl Client {
         self.reader.get_mut().write_all(bytes)
     }
 
+    /// Sends what is written to it, while replies are read here.
+    pub fn sender(&self) -> TcpStream {
+        self.reader.get_ref().try_clone().unwrap()
+    }
+
     /// Sends one command, words separated by single spaces, and returns its reply.
     pub fn run(&mut self, text: &str) -> Value {
         self.call(&words(text)).unwrap_or_else(|error| panic!("{text}: {error}"))

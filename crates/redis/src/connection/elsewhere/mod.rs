@@ -7,31 +7,28 @@
 //! Writes to partitions that are led here gather beside it, and both are carried out at the same time. No partition has commands in
 //! both: those of one partition take effect in their order.
 
+mod forwarding;
+mod front;
 mod merge;
 mod part;
 mod request;
 
 use super::Connection;
-use super::batch::{Answered, Awaited, Batch, Mode};
-use super::choices::Choices;
 use super::frame::OwnedFrame;
 use super::partitions::{self, Parts};
-use super::replies::{OneReply, Replies, ReplyList, outcome_of, reply_of};
+use super::replies::{Replies, reply_of};
 use super::scan_position::ScanPosition;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
-use crate::resp::Protocol;
-use crate::server::{RedisServer, SERVICE};
+pub(super) use front::Front;
 pub(super) use merge::{Merge, sum};
-use part::{Commands, Part, answered, part, split_part};
+use part::{Commands, Part, part};
 pub(crate) use request::carry_out;
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tessera_face::ClientShare;
-use tessera_store::{Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
+use tessera_store::{Leader, PartOutcome, Table};
 use tessera_types::{ReadMode, RecordKey};
 
 /// What has gathered.
@@ -76,36 +73,6 @@ impl Elsewhere {
         let commands = Commands { is_confined: command.keys == Keys::None, frames: vec![frame] };
         let reads = if is_keyed_read(command) { reads } else { ReadMode::Single };
         self.parts.push(part(partition, reads, !command.flags.write, commands));
-    }
-}
-
-/// The pipeline of a client, on its way to the nodes that lead what it is about.
-struct Forwarding<'a> {
-    server: &'a Arc<RedisServer>,
-    memory: &'a ClientShare,
-    protocol: Protocol,
-    choices: Choices,
-}
-
-impl Route for Forwarding<'_> {
-    type Work = Commands;
-
-    const SERVICE: u8 = SERVICE;
-
-    fn request(&self, table: &Table, parts: &[&Part]) -> Vec<u8> {
-        request::encode(table.id(), self.protocol, self.choices, parts)
-    }
-
-    fn carry_out(&self, table: &Table, parts: &[&Part]) -> Outcomes {
-        carry_out(self.server.clone(), self.request(table, parts).into())
-    }
-
-    fn note_forwarded(&self) {
-        self.server.forwarded.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn note_replies(&self, bytes: usize) {
-        self.memory.hold_more(bytes);
     }
 }
 
@@ -179,42 +146,6 @@ impl Connection {
         }
     }
 
-    /// Writes were carried out here, and the parts of some were not done, since their partitions turned out not to be led here any more.
-    /// Those are taken to where they are led; what was done keeps its reply, and is not done again. Returns the replies.
-    pub(super) async fn finish_elsewhere(&self, table: &Arc<Table>, batch: Answered) -> ReplyList {
-        let (all, merges) = batch.into_parts();
-        let (mut rest, mut all) = (Elsewhere::default(), all.into_iter());
-        for awaited in merges {
-            match awaited {
-                Awaited::Ready(reply) => {
-                    rest.parts.push(answered(outcome_of(reply)));
-                    rest.replies.push(Merge::One);
-                }
-                Awaited::Merged(merge) => {
-                    for (command, frame, outcome) in all.by_ref().take(merge.parts()) {
-                        match partitions::parts(table, command, frame.clone()) {
-                            Ok(parts) => rest.push(parts[0].0, command, frame, ReadMode::Single),
-                            Err(error) => {
-                                let mut reply = Replies::default();
-                                reply.error(self.session.protocol, &error);
-                                rest.parts.push(answered(outcome_of(reply)));
-                            }
-                        }
-                        let part = rest.parts.last_mut().expect("it was just pushed");
-                        part.outcome = outcome.or(part.outcome.take());
-                    }
-                    rest.replies.push(merge);
-                }
-            }
-        }
-        let outcomes = self.reach(table, rest.parts).await;
-        let mut replies = ReplyList::default();
-        merge(&rest.replies, &outcomes, None, self.session.protocol, &mut replies.replies, |out| {
-            replies.ends.push(out.len());
-        });
-        replies
-    }
-
     /// Carries out a transaction on a partition that is led elsewhere: WATCH, MULTI, the commands, EXEC.
     pub(super) async fn exec_elsewhere(&mut self, partition: u32, commands: Vec<OwnedFrame>) {
         let commands = Commands { is_confined: false, frames: commands };
@@ -251,7 +182,9 @@ impl Connection {
             PartOutcome::Done(reply) => bulk(reply).map(<[u8]>::to_vec).ok_or(outcome),
             PartOutcome::NotDone(_) | PartOutcome::Unknown => Err(outcome),
         };
-        self.reach(table, looks).await.into_iter().map(string).collect()
+        let forwarding = self.forwarding();
+        let outcomes = self.wait_for(None, forwarding.reach(table, looks, None)).await;
+        outcomes.into_iter().map(string).collect()
     }
 
     /// Whether another node speaks here.
@@ -269,7 +202,9 @@ impl Connection {
     ) -> Vec<Replies> {
         let mut gathered = Elsewhere::default();
         partitions.for_each(|partition| gathered.push(partition, command, frame.clone(), ReadMode::Single));
-        self.reach(table, gathered.parts).await.into_iter().map(reply_of).collect()
+        let forwarding = self.forwarding();
+        let outcomes = self.wait_for(None, forwarding.reach(table, gathered.parts, None)).await;
+        outcomes.into_iter().map(reply_of).collect()
     }
 
     /// Sends what has gathered if that is as much as is asked for at a time.
@@ -291,63 +226,24 @@ impl Connection {
         };
         let (began, first) = (Instant::now(), writes.first());
         let (count, replied) = (parts.len() + std::mem::take(&mut self.returning), self.output.len());
-        let (here, outcomes) = if writes.is_empty() {
-            (None, self.reach(&table, parts).await)
+        let (forwarding, front) = (self.forwarding(), Front::new(replies, self.session.protocol));
+        let elsewhere = forwarding.reach(&table, parts, Some(&front));
+        self.output.note_complete();
+        let outcomes = if writes.is_empty() {
+            self.wait_for(Some(&front), elsewhere).await
         } else {
+            let here = async { front.note_here(forwarding.carry_out_here(&table, writes).await) };
             // On the heap: it is rare where clients know the leaders, and would make every connection larger.
-            let both = async { tokio::join!(self.carry_out_here(&table, writes), self.reach(&table, parts)) };
-            let (here, outcomes) = Box::pin(both).await;
-            (Some(here), outcomes)
+            let both = Box::pin(async { tokio::join!(here, elsewhere).1 });
+            self.wait_for(Some(&front), both).await
         };
-        merge(&replies, &outcomes, here.as_ref(), self.session.protocol, &mut self.output, |_| {});
+        front.make(|part| outcomes.get(part));
+        self.output.append(front.take());
+        self.output.note_complete();
         self.turn.note_slice(count, self.output.len() - replied);
         if let Some(first) = first {
             self.note_slow(&first, began.elapsed());
         }
-    }
-
-    /// Has the partitions' loops carry out writes. The parts of those that turn out not to be led here go to where they are led.
-    async fn carry_out_here(&self, table: &Arc<Table>, writes: Batch) -> ReplyList {
-        match self.run_batch(Some(table), Mode::Write(self.session.choices.writes), writes).await {
-            answered if answered.has_undone() => self.finish_elsewhere(table, answered).await,
-            answered => answered.list(),
-        }
-    }
-
-    /// Has every part carried out by whoever leads its partition.
-    async fn reach(&self, table: &Arc<Table>, mut parts: Vec<Part>) -> Vec<PartOutcome> {
-        let (server, memory) = (&self.server, &*self.memory);
-        let route = Forwarding { server, memory, protocol: self.session.protocol, choices: self.session.choices };
-        if let Some(successor) = server.store.route(table, &route, &mut parts, PATIENCE).await {
-            Box::pin(self.reach_successor(&successor, &mut parts)).await;
-        }
-        parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NO_LEADER)).collect()
-    }
-
-    /// The table was split: what is not done yet goes to the partitions that took the place of the old ones.
-    async fn reach_successor(&self, table: &Arc<Table>, parts: &mut [Part]) {
-        let (mut again, mut which) = (Elsewhere::default(), Vec::new());
-        for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.outcome.is_none()) {
-            match split_part(part, table) {
-                Ok((parts, merge)) => {
-                    which.push(at);
-                    again.parts.extend(parts);
-                    again.replies.push(merge);
-                }
-                Err(error) => {
-                    let mut reply = Replies::default();
-                    reply.error(self.session.protocol, &error.into());
-                    part.outcome = Some(outcome_of(reply));
-                }
-            }
-        }
-        let outcomes = self.reach(table, again.parts).await;
-        let mut which = which.into_iter();
-        merge(&again.replies, &outcomes, None, self.session.protocol, &mut Replies::default(), |reply| {
-            if let Some(at) = which.next() {
-                parts[at].outcome = Some(outcome_of(std::mem::take(reply)));
-            }
-        });
     }
 }
 
@@ -361,34 +257,6 @@ pub(super) fn bulk(reply: &[u8]) -> Option<&[u8]> {
 /// Whether a command only reads what is under keys.
 fn is_keyed_read(command: &Command) -> bool {
     matches!(command.run, Run::Keyed(_)) && !command.flags.write
-}
-
-/// Appends the replies of commands, made of what became of their parts; those that were carried out `here` have theirs already. `each` is
-/// called after each of them.
-fn merge(
-    merges: &[Merge],
-    outcomes: &[PartOutcome],
-    here: Option<&ReplyList>,
-    protocol: Protocol,
-    out: &mut Replies,
-    mut each: impl FnMut(&mut Replies),
-) {
-    // Nearly everything is done, and then there are none.
-    let failed = outcomes.iter().filter(|outcome| !matches!(outcome, PartOutcome::Done(_)));
-    let failures: Vec<Replies> = failed.cloned().map(reply_of).collect();
-    let mut next_failure = failures.iter();
-    let mut replies = outcomes.iter().map(|outcome| match outcome {
-        PartOutcome::Done(reply) => OneReply { bytes: reply, failure: None },
-        PartOutcome::NotDone(_) | PartOutcome::Unknown => next_failure.next().expect("one for each failure").one(),
-    });
-    let mut here = here.into_iter().flat_map(ReplyList::iter);
-    for merge in merges {
-        match merge {
-            Merge::Here => out.push(here.next().expect("a reply for each command")),
-            merge => merge.write(&mut replies, protocol, out),
-        }
-        each(out);
-    }
 }
 
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use step::{Refusal, Step};
-use tessera_store::{PATIENCE, PartitionName, Table, Transacted, Transaction, Verdict};
+use tessera_store::{PartitionName, Table, Transacted, Transaction, Verdict};
 use tessera_types::{ReadMode, RecordKey, RequestError};
 
 /// What became of a plan, if it was carried out or refused.
@@ -107,7 +107,7 @@ impl Connection {
         frame: &OwnedFrame,
         out: &mut Replies,
     ) -> Result<(), CommandError> {
-        let (protocol, began) = (self.session.protocol, Instant::now());
+        let protocol = self.session.protocol;
         loop {
             let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
             let (mut plan, mut replies) = (Plan::default(), None);
@@ -127,7 +127,7 @@ impl Connection {
                     Some(replies) => out.append(replies),
                     None => plan.write(&replied, protocol, out)?,
                 },
-                Carried::Refused(Refusal::Outdated) if began.elapsed() < PATIENCE => continue,
+                Carried::Refused(Refusal::Outdated) if Instant::now() < self.patience.until() => continue,
                 Carried::Refused(refusal) => return Err(error_of(refusal)),
                 Carried::Split => continue,
             }
@@ -208,7 +208,6 @@ impl Connection {
         };
         let commands = &transaction.commands;
         let only_reads = commands.iter().all(|(command, _)| !command.flags.write);
-        let began = Instant::now();
         loop {
             let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
             let (mut plan, mut replies) = (Plan::default(), None);
@@ -241,7 +240,7 @@ impl Connection {
                     }
                 },
                 Carried::Refused(Refusal::Changed) => out.writer(protocol).null_array(),
-                Carried::Refused(Refusal::Outdated) if began.elapsed() < PATIENCE => continue,
+                Carried::Refused(Refusal::Outdated) if Instant::now() < self.patience.until() => continue,
                 Carried::Refused(refusal) => return Err(error_of(refusal)),
                 Carried::Split => continue,
             }
@@ -273,14 +272,14 @@ impl Connection {
         plan: &Plan,
         only_reads: bool,
     ) -> Result<Carried, CommandError> {
-        let (store, choices) = (&self.server.store, self.session.choices);
+        let (server, choices, until) = (self.server.clone(), self.session.choices, self.patience.until());
         let parts = plan.parts(table, self.session.protocol, choices.writes.durability);
         if parts.is_empty() {
             return Ok(Carried::Out(BTreeMap::new()));
         }
         let transacted = match only_reads && choices.reads != ReadMode::Majority {
-            true => store.read_at_one_instant(SERVICE, parts, PATIENCE).await,
-            false => store.transact(SERVICE, parts, PATIENCE).await,
+            true => self.wait_for(None, server.store.read_at_one_instant(SERVICE, parts, until)).await,
+            false => self.wait_for(None, server.store.transact(SERVICE, parts, until)).await,
         };
         match transacted {
             Transacted::Committed(replied) => {

@@ -11,7 +11,6 @@ use crate::connection::Connection;
 use crate::connection::frame::OwnedFrame;
 use crate::connection::replies::Replies;
 use std::time::Instant;
-use tessera_store::PATIENCE;
 use tessera_types::RequestError;
 
 impl Connection {
@@ -32,8 +31,7 @@ impl Connection {
             _ => return Err(RequestError::CrossPartition.into()),
         };
         let protocol = self.session.protocol;
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        loop {
             let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
             let records = self.records_under(&table, &[from]).await?.pop().unwrap_or_default();
             if records.is_empty() {
@@ -62,13 +60,16 @@ impl Connection {
                 Carried::Refused(Refusal::Present) if self.are_both_there(from, to).await? => {
                     out.writer(protocol).boolean(false);
                 }
-                Carried::Refused(Refusal::Present) => continue,
-                Carried::Refused(Refusal::Changed | Refusal::Outdated) | Carried::Split => continue,
+                Carried::Refused(Refusal::Present | Refusal::Changed | Refusal::Outdated) | Carried::Split => {
+                    if Instant::now() >= self.patience.until() {
+                        return Err(OVERTAKEN);
+                    }
+                    continue;
+                }
                 Carried::Refused(refusal) => return Err(error_of(refusal)),
             }
             return Ok(());
         }
-        Err(OVERTAKEN)
     }
 
     /// Whether there is something under both keys at one instant.

@@ -14,7 +14,7 @@ use super::{Connection, session::Session};
 use crate::commands::{self, Command, CommandError, SessionCommand as S};
 use std::io;
 use std::time::{Duration, Instant};
-use tessera_store::{PATIENCE, Transaction};
+use tessera_store::Transaction;
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// Between two looks at a key that a transaction holds.
@@ -139,14 +139,14 @@ impl Connection {
             run(&mut commands::Call { args: &args, transaction: &mut transaction, reply })?;
             Ok::<_, CommandError>(replies)
         };
-        let began = Instant::now();
         loop {
             match self.server.store.disk_readers().read(read.clone()).await {
                 // A transaction holds the key, or there is no lease now.
                 Err(CommandError::Request(RequestError::NotReady))
-                    if Self::is_here(&asked, partition) && began.elapsed() < PATIENCE =>
+                    if Self::is_here(&asked, partition) && Instant::now() < self.patience.until() =>
                 {
-                    self.server.store.another_leader(HELD_PAUSE).await;
+                    let server = self.server.clone();
+                    self.wait_for(None, server.store.another_leader(HELD_PAUSE)).await;
                 }
                 replies => {
                     self.output.append(replies?);
