@@ -7,6 +7,7 @@ use super::messages::{
 use super::outcome::OK;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
+use tessera_store::CompactionState;
 use tessera_types::UnixMillis;
 
 /// Has every node compact a table, now or at a time in seconds since 1970.
@@ -18,6 +19,9 @@ pub(super) async fn start(server: &PegasusServer, request: CompactRequest) -> Pl
     envs::update(server, UpdateEnvsRequest { table: request.table, operation: SET, keys, values, prefix: None }).await
 }
 
+/// How long after its time a compaction may take to begin on a node.
+const BEGINS_WITHIN_MILLIS: u64 = 60_000;
+
 /// How much of it is done, on all nodes that could be asked.
 pub(super) async fn query(server: &PegasusServer, request: QueryCompactionRequest) -> QueryCompactionResponse {
     let failed = |error: &str, hint: &str| QueryCompactionResponse {
@@ -25,19 +29,57 @@ pub(super) async fn query(server: &PegasusServer, request: QueryCompactionReques
         hint: hint.into(),
         progress: None,
     };
+    // It may have been asked for through another node.
+    server.store.learn_of_changes().await;
     let Some(table) = server.store.table_named(&request.table) else {
         return failed("ERR_APP_NOT_EXIST", "there is no such table");
     };
     let states: Vec<_> = server.store.compactions(&table).await.into_iter().filter_map(|(_, state)| state).collect();
-    if states.iter().all(|state| state.running == 0 && state.ended.is_none()) {
+    let Some(share) = share_done(&states, table.settings().compact_at, UnixMillis::now()) else {
         return failed("ERR_INVALID_STATE", "no node has compacted the table since it started");
-    }
-    let done = |state: &tessera_store::CompactionState| if state.running > 0 { state.done } else { 1.0 };
-    let share = states.iter().map(done).sum::<f64>() / states.len() as f64;
+    };
     QueryCompactionResponse {
         error: ErrorCode(OK.into()),
         hint: String::new(),
         // Nothing else than all of it is a hundred.
         progress: Some((100.0 * share) as i32),
+    }
+}
+
+/// The share, 0 to 1, that nodes have done of the compaction that was asked for last; `None` if there was none.
+fn share_done(states: &[CompactionState], asked_for: Option<UnixMillis>, now: UnixMillis) -> Option<f64> {
+    // Nodes begin at that time, but not all at once.
+    let to_begin = asked_for.filter(|time| now.get() < time.get().saturating_add(BEGINS_WITHIN_MILLIS));
+    let done = |state: &CompactionState| match to_begin {
+        _ if state.running > 0 => state.done,
+        Some(time) if state.ended.is_none_or(|ended| ended < time) => 0.0,
+        _ => 1.0,
+    };
+    let is_known = to_begin.is_some() || states.iter().any(|state| state.running > 0 || state.ended.is_some());
+    (is_known && !states.is_empty()).then(|| states.iter().map(done).sum::<f64>() / states.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compaction_that_is_still_to_begin_is_not_done() {
+        let time = |seconds: u64| UnixMillis::new(seconds * 1_000);
+        let state =
+            |running: u32, done: f64, ended: Option<u64>| CompactionState { running, done, ended: ended.map(time) };
+        let share = |states: &[CompactionState], asked_for: Option<u64>, now: u64| {
+            share_done(states, asked_for.map(time), time(now))
+        };
+        let (idle, earlier, ended) = (state(0, 0.0, None), state(0, 1.0, Some(50)), state(0, 1.0, Some(104)));
+        assert_eq!(share(&[idle; 3], None, 100), None);
+        assert_eq!(share(&[], Some(103), 100), None);
+        assert_eq!(share(&[idle; 3], Some(103), 100), Some(0.0), "the first one");
+        assert_eq!(share(&[earlier; 3], Some(103), 100), Some(0.0), "an earlier one has ended");
+        assert_eq!(share(&[ended, state(1, 0.5, Some(50)), earlier, idle], Some(103), 105), Some(0.375));
+        assert_eq!(share(&[ended; 3], Some(103), 105), Some(1.0));
+        assert_eq!(share(&[ended, idle], Some(103), 200), Some(1.0), "a node that was not there at that time");
+        assert_eq!(share(&[idle; 3], Some(103), 200), None, "all have started again since");
+        assert_eq!(share(&[earlier; 3], None, 100), Some(1.0), "one of every day");
     }
 }

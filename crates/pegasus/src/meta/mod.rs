@@ -85,7 +85,7 @@ async fn dispatch(
             write_reply(out, call, &split::control(server, read_argument(message)?).await);
         }
         "RPC_CM_QUERY_PARTITION_SPLIT" => {
-            write_reply(out, call, &split::query(server, &read_argument(message)?));
+            write_reply(out, call, &split::query(server, &read_argument(message)?).await);
         }
         "RPC_DETECT_HOTKEY" => {
             write_reply(out, call, &hot_keys::detect(server, &read_argument(message)?));

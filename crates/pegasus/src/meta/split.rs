@@ -7,10 +7,10 @@ use super::outcome::{OK, Refusal, change, plain};
 use super::routing::id;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
+use std::collections::BTreeMap;
 use tessera_cluster::{CatalogCommand, CopyState};
 
-/// States of a partition.
-const NOT_SPLIT: i32 = 0;
+/// The state of a partition that has not been split yet.
 const SPLITTING: i32 = 1;
 
 /// What may be asked of a split; the others are to pause it and to go on.
@@ -41,22 +41,40 @@ async fn cancel(server: &PegasusServer, request: ControlSplitRequest) -> Result<
     change(server, CatalogCommand::CancelSplit { name }).await.map(|_| ())
 }
 
-pub(super) fn query(server: &PegasusServer, request: &QuerySplitRequest) -> QuerySplitResponse {
+pub(super) async fn query(server: &PegasusServer, request: &QuerySplitRequest) -> QuerySplitResponse {
     let failed = |error: &str, hint: &str| QuerySplitResponse {
         error: ErrorCode(error.into()),
         hint: Some(hint.into()),
         ..Default::default()
     };
+    // The split may have begun through another node.
+    server.store.learn_of_changes().await;
     let catalog = server.store.catalog();
     let Some(entry) = catalog.by_name(&request.table) else {
         return failed("ERR_APP_NOT_EXIST", "there is no such table");
     };
     let Some(split) = &entry.split else { return failed("ERR_INVALID_STATE", "the table is not being split") };
-    let state = |copy: &CopyState| if *copy == CopyState::Done { NOT_SPLIT } else { SPLITTING };
     QuerySplitResponse {
         error: ErrorCode(OK.into()),
         partitions: id(2 * entry.schema.partitions),
-        states: (0..).zip(split.copies.iter().map(state)).collect(),
+        states: under_way(split.copies.iter()),
         hint: None,
+    }
+}
+
+/// The partitions that are not split yet. Clients count those that are named, whatever their state is.
+fn under_way<'a>(copies: impl Iterator<Item = &'a CopyState>) -> BTreeMap<i32, i32> {
+    let under_way = (0..).zip(copies).filter(|(_, copy)| **copy != CopyState::Done);
+    under_way.map(|(partition, _)| (partition, SPLITTING)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_that_are_done_are_not_named() {
+        let copies = [CopyState::Done, CopyState::Waiting, CopyState::Done, CopyState::CaughtUp(1)];
+        assert_eq!(under_way(copies.iter()), BTreeMap::from([(1, SPLITTING), (3, SPLITTING)]));
     }
 }

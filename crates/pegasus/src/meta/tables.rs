@@ -21,9 +21,10 @@ const DROPPED: i32 = 6;
 /// envs: `tessera.engine` and `tessera.durability`.
 pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&'static str, i32) {
     let CreateRequest { table: name, options } = request;
-    let exists = |server: &PegasusServer| server.store.table_named(&name).map(|table| id(table.number().0));
-    if let (Some(id), true) = (exists(server), options.success_if_exists) {
-        return (OK, id);
+    if options.success_if_exists
+        && let Some(table) = server.store.table_named(&name)
+    {
+        return (OK, id(table.number().0));
     }
     let mut wanted = options.envs;
     let engine = wanted.remove("tessera.engine").map_or(Ok(tessera_engine::DEFAULT_ENGINE), |engine| engine.parse());
@@ -54,17 +55,28 @@ pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&
     {
         Ok(Changed::Table(table)) => (OK, id(table.0)),
         Ok(_) => ("ERR_UNKNOWN", 0),
-        Err(("ERR_APP_EXIST", _)) if options.success_if_exists => (OK, exists(server).unwrap_or_default()),
-        Err((error, hint)) => {
-            tracing::info!(table = name, hint, "a table could not be created");
-            (error, 0)
+        Err(("ERR_APP_EXIST", hint)) if options.success_if_exists => {
+            // Another node has just created it, and this one may not have heard of it.
+            match server.store.find_table(|store| store.table_named(&name)).await {
+                Some(table) => (OK, id(table.number().0)),
+                None => refusal(&name, "ERR_APP_EXIST", &hint),
+            }
         }
+        Err((error, hint)) => refusal(&name, error, &hint),
     }
+}
+
+/// The answer to the creation of a table has no room for a reason.
+fn refusal(name: &str, error: &'static str, hint: &str) -> (&'static str, i32) {
+    tracing::info!(table = name, hint, "a table could not be created");
+    (error, 0)
 }
 
 pub(super) async fn drop(server: &PegasusServer, request: DropRequest) -> PlainResponse {
     let reserved = request.options.reserve_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    // As in Pegasus, none stands for the cluster's own time.
     let purge_at = reserved
+        .filter(|seconds| *seconds > 0)
         .and_then(|seconds| UnixMillis::now().checked_add_millis(seconds.saturating_mul(1_000)))
         .unwrap_or_else(|| server.store.purge_time());
     let outcome = change(server, CatalogCommand::Drop { name: request.table, purge_at }).await;
@@ -98,6 +110,8 @@ pub(super) fn list(server: &PegasusServer, status: i32) -> ListTablesResponse {
         .store
         .catalog()
         .tables()
+        // Clients ask next where the partitions of each are, and take no error for an answer.
+        .filter(|entry| entry.schema.partitioner == Partitioner::Crc64)
         .filter_map(info)
         .filter(|info| status == ANY || info.status == status)
         .collect();

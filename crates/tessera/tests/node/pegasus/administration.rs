@@ -1,48 +1,19 @@
 //! What operators of Apache Pegasus ask for: tables, app envs, nodes.
 
-use super::wire::{Connection, Fields, Reply, key, message, message_of_blob, v1};
+use super::meta_client::{Meta, text};
+use super::wire::{Connection, Fields, key, message, message_of_blob, v1};
 use crate::cluster::Cluster;
 use crate::resp_client::Value;
 use crate::server::{Node, free_port, wait_for};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-struct Meta(Connection);
-
-impl Meta {
-    fn call(&mut self, name: &str, request: &Fields) -> Reply {
-        self.0.call(&v1(-1, -1, &message(name, 1, request)))
-    }
-
-    /// Makes a call whose response begins with the name of an error, and returns the response.
-    fn expect(&mut self, name: &str, request: &Fields, error: &str) -> Reply {
-        let reply = self.call(name, request);
-        assert!(reply.fields.starts_with(&Fields::default().blob(1, error.as_bytes()).bytes()), "{name}: {reply:?}");
-        reply
-    }
-
-    fn create(&mut self, table: &str, error: &str) -> Reply {
-        let options = Fields::default().i32(1, 4).i32(2, 1).bool(3, false).string(4, "pegasus").bool(5, true);
-        let request = Fields::default().string(1, table).inner(2, &options);
-        self.expect("RPC_CM_CREATE_APP", &request, error)
-    }
-
-    fn set_env(&mut self, table: &str, name: &str, value: &str, error: &str) {
-        let request = Fields::default().string(1, table).i32(2, 1).strings(3, &[name]).strings(4, &[value]);
-        self.expect("RPC_CM_UPDATE_APP_ENV", &request, error);
-    }
-}
-
-fn text(reply: &Reply) -> String {
-    reply.fields.escape_ascii().to_string()
-}
-
 #[test]
 fn tables_are_created_renamed_dropped_and_recalled() {
     let data = TempDir::new().unwrap();
     let port = free_port();
     let _node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
-    let mut meta = Meta(Connection::to(port));
+    let mut meta = Meta::at(port);
     assert!(meta.create("feeds", "ERR_OK").has(&Fields::default().i32(2, 1)));
     meta.create("feeds", "ERR_APP_EXIST");
     meta.create("not a name", "ERR_INVALID_PARAMETERS");
@@ -54,11 +25,10 @@ fn tables_are_created_renamed_dropped_and_recalled() {
     meta.expect("RPC_CM_DROP_APP", &drop("feeds", false), "ERR_APP_NOT_EXIST");
     meta.expect("RPC_CM_DROP_APP", &drop("feeds", true), "ERR_OK");
     meta.expect("RPC_CM_DROP_APP", &drop("streams", false), "ERR_OK");
-    let list = |meta: &mut Meta, status: i32| text(&meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, status)));
-    assert!(list(&mut meta, 0).contains("streams") && !list(&mut meta, 1).contains("streams"));
+    assert!(meta.tables(0).contains("streams") && !meta.tables(1).contains("streams"));
     let recall = Fields::default().i32(1, 1).string(2, "again");
     assert!(text(&meta.expect("RPC_CM_RECALL_APP", &recall, "ERR_OK")).contains("again"));
-    assert!(list(&mut meta, 1).contains("again"));
+    assert!(meta.tables(1).contains("again"));
     let count = Fields::default().string(1, "again");
     assert!(meta.call("RPC_CM_GET_MAX_REPLICA_COUNT", &count).has(&Fields::default().i32(2, 1)));
     let three = Fields::default().string(1, "again").i32(2, 3);
@@ -78,7 +48,7 @@ fn app_envs_throttle_and_deny() {
     let port = free_port();
     let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
     node.cli("table create feeds --engine memory --partitions 1");
-    let mut meta = Meta(Connection::to(port));
+    let mut meta = Meta::at(port);
     let put = Fields::default().blob(1, &key("h", "s")).blob(2, &[7; 1_000]).i32(3, 0);
     let put = v1(1, 0, &message("RPC_RRDB_RRDB_PUT", 1, &put));
     let get = v1(1, 0, &message_of_blob("RPC_RRDB_RRDB_GET", 2, &key("h", "s")));
@@ -151,18 +121,17 @@ fn changes_of_settings_through_several_nodes_are_all_kept() {
     cluster.cli(0, "table create shared --engine memory --partitions 1").unwrap();
     let envs = ["replica.write_throttling", "replica.read_throttling", "replica.write_throttling_by_size"];
     let writers = envs.into_iter().zip(cluster.pegasus_ports()).map(|(env, port)| {
-        let mut meta = Meta(Connection::to(*port));
+        let mut meta = Meta::at(*port);
         std::thread::spawn(move || {
-            (1..=10).for_each(|number| meta.set_env("shared", env, &format!("{number}*reject*0"), "ERR_OK"));
+            (1..=10).for_each(|number| _ = meta.set_env("shared", env, &format!("{number}*reject*0"), "ERR_OK"));
         })
     });
     let writers: Vec<_> = writers.collect();
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     for port in cluster.pegasus_ports() {
-        let mut meta = Meta(Connection::to(*port));
+        let mut meta = Meta::at(*port);
         wait_for("a node knows all", Duration::from_secs(5), || {
-            let tables = text(&meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, 1)));
-            (tables.matches("10*reject*0").count() == envs.len()).then_some(())
+            (meta.tables(1).matches("10*reject*0").count() == envs.len()).then_some(())
         });
     }
 }
@@ -173,7 +142,7 @@ fn a_table_is_split_and_clients_that_do_not_know_are_told() {
     let port = free_port();
     let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
     node.cli("table create feeds --engine memory --partitions 2");
-    let (mut meta, mut client) = (Meta(Connection::to(port)), Connection::to(port));
+    let (mut meta, mut client) = (Meta::at(port), Connection::to(port));
     let put = |hash_key: &str| {
         let put = Fields::default().blob(1, &key(hash_key, "s")).blob(2, hash_key.as_bytes()).i32(3, 0);
         message("RPC_RRDB_RRDB_PUT", 1, &put)
@@ -236,7 +205,7 @@ fn app_envs_end_records_when_the_table_is_compacted() {
     let pattern = r#"{\"pattern\":\"tmp\",\"match_type\":\"SMT_MATCH_PREFIX\"}"#;
     let filter = format!(r#"{{"type":"FRT_HASHKEY_PATTERN","params":"{pattern}"}}"#);
     let rules = format!(r#"{{"ops":[{{"type":"COT_DELETE","params":"","rules":[{filter}]}}]}}"#);
-    let mut meta = Meta(Connection::to(port));
+    let mut meta = Meta::at(port);
     meta.set_env("t", "user_specified_compaction", r#"{"ops":[{"type":"COT_DELETE"}]}"#, "ERR_INVALID_PARAMETERS");
     meta.set_env("t", "user_specified_compaction", &rules, "ERR_OK");
     let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 3;
@@ -268,7 +237,7 @@ fn the_hottest_key_of_a_partition_is_found() {
         Fields::default().i32(1, kind).i32(2, action).partition(3, 1, partition)
     };
     for port in cluster.pegasus_ports() {
-        let mut meta = Meta(Connection::to(*port));
+        let mut meta = Meta::at(*port);
         let name = "RPC_DETECT_HOTKEY";
         meta.expect(name, &ask(0, start, 1), "ERR_OBJECT_NOT_FOUND");
         meta.expect(name, &ask(2, start, 0), "ERR_INVALID_PARAMETERS");

@@ -1,0 +1,63 @@
+//! Creating, dropping and recalling tables, in the cases in which Pegasus' servers do what one might not expect.
+
+use super::meta_client::Meta;
+use super::wire::Fields;
+use crate::cluster::Cluster;
+use crate::server::{Node, free_port};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+
+fn create(table: &str, partitions: i32, replicas: i32, is_fine: bool) -> Fields {
+    let options = Fields::default().i32(1, partitions).i32(2, replicas).bool(3, is_fine).string(4, "pegasus");
+    Fields::default().string(1, table).inner(2, &options.bool(5, true))
+}
+
+/// In Pegasus a time of nothing, or less, stands for that of the cluster.
+#[test]
+fn a_table_that_is_dropped_with_no_time_to_keep_it_can_be_recalled() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let _node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    let mut meta = Meta::at(port);
+    meta.create("feeds", "ERR_OK");
+    let options = Fields::default().bool(1, false).i64(2, 0);
+    meta.expect("RPC_CM_DROP_APP", &Fields::default().string(1, "feeds").inner(2, &options), "ERR_OK");
+
+    // Of a table with one replica: the number of replicas, then the second in which it expires.
+    let before = [Fields::default().i32(8, 1).bytes(), vec![10, 0, 9]].concat();
+    let list = meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, 0)).fields;
+    let at = list.windows(before.len()).position(|window| window == before).unwrap() + before.len();
+    let expires = u64::from_be_bytes(list[at..at + 8].try_into().unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    assert!(expires > now + 3_600, "{expires} is soon after {now}");
+    meta.expect("RPC_CM_RECALL_APP", &Fields::default().i32(1, 1).string(2, ""), "ERR_OK");
+}
+
+/// A client that finds a table in the list asks where its partitions are, and gives up the whole list at the first error.
+#[test]
+fn tables_that_pegasus_clients_cannot_use_are_not_listed() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    node.cli("table create carts --partitioner redis-slots");
+    node.cli("table create feeds");
+    let mut meta = Meta::at(port);
+    for tables in [meta.tables(0), meta.tables(1)] {
+        assert!(tables.contains("feeds") && !tables.contains("carts"), "{tables}");
+    }
+}
+
+#[test]
+fn a_table_that_another_node_has_just_created_has_its_number_for_who_would_create_it() {
+    let cluster = Cluster::start_with_pegasus(3);
+    cluster.wait_until_whole();
+    let mut metas: Vec<Meta> = cluster.pegasus_ports().iter().map(|port| Meta::at(*port)).collect();
+    for number in 1..=20 {
+        let table = format!("table-{number}");
+        for at in 0..3 {
+            let request = create(&table, 2, 3, true);
+            let reply = metas[(number + at) % 3].expect("RPC_CM_CREATE_APP", &request, "ERR_OK");
+            assert!(reply.has(&Fields::default().i32(2, i32::try_from(number).unwrap())), "{table}: {reply:?}");
+        }
+    }
+}
