@@ -22,6 +22,8 @@ record! {
     CreateResponse { 1: error: ErrorCode, 2: table: i32 }
     DropOptions { 1: success_if_missing: bool, 2: reserve_seconds: Option<i64> }
     DropRequest { 1: table: String, 2: options: DropOptions }
+    /// The answer to what cannot be done, where the other fields depend on the request.
+    ErrorResponse { 1: error: ErrorCode }
     /// The answer to requests whose success needs no words.
     PlainResponse { 1: error: ErrorCode, 2: hint: String }
     RecallRequest { 1: table: i32, 2: new_name: String }

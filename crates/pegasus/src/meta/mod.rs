@@ -10,6 +10,7 @@ mod routing;
 mod rules;
 mod split;
 mod tables;
+mod unsupported;
 
 use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
 use crate::server::PegasusServer;
@@ -103,7 +104,7 @@ async fn dispatch(
         "RPC_CLI_CLI_CALL" => {
             write_reply(out, call, &cluster::remote_command(server, &read_argument(message)?));
         }
-        _ => return Ok(false),
+        _ => return Ok(unsupported::answer(call, out)),
     }
     Ok(true)
 }
