@@ -18,7 +18,7 @@ fn tables_are_created_renamed_dropped_and_recalled() {
     meta.create("feeds", "ERR_APP_EXIST");
     meta.create("not a name", "ERR_INVALID_PARAMETERS");
     let rename = |old: &str, new: &str| Fields::default().string(1, old).string(2, new);
-    meta.expect("RPC_CM_RENAME_APP", &rename("feeds", "default"), "ERR_APP_EXIST");
+    meta.expect("RPC_CM_RENAME_APP", &rename("feeds", "default"), "ERR_INVALID_PARAMETERS");
     meta.expect("RPC_CM_RENAME_APP", &rename("feeds", "streams"), "ERR_OK");
     let drop =
         |name: &str, is_fine: bool| Fields::default().string(1, name).inner(2, &Fields::default().bool(1, is_fine));
@@ -26,14 +26,19 @@ fn tables_are_created_renamed_dropped_and_recalled() {
     meta.expect("RPC_CM_DROP_APP", &drop("feeds", true), "ERR_OK");
     meta.expect("RPC_CM_DROP_APP", &drop("streams", false), "ERR_OK");
     assert!(meta.tables(0).contains("streams") && !meta.tables(1).contains("streams"));
-    let recall = Fields::default().i32(1, 1).string(2, "again");
-    assert!(text(&meta.expect("RPC_CM_RECALL_APP", &recall, "ERR_OK")).contains("again"));
+    let recall = |name: &str| Fields::default().i32(1, 1).string(2, name);
+    meta.expect("RPC_CM_RECALL_APP", &recall("default"), "ERR_INVALID_PARAMETERS");
+    let recalled = meta.expect("RPC_CM_RECALL_APP", &recall("again"), "ERR_OK");
+    let available = Fields::default().i32(1, 1).string(2, "pegasus").string(3, "again").i32(4, 1);
+    assert!(recalled.has(&available), "{recalled:?}");
+    meta.expect("RPC_CM_RECALL_APP", &recall(""), "ERR_APP_EXIST");
+    meta.expect("RPC_CM_RECALL_APP", &Fields::default().i32(1, 9), "ERR_APP_NOT_EXIST");
     assert!(meta.tables(1).contains("again"));
     let count = Fields::default().string(1, "again");
     assert!(meta.call("RPC_CM_GET_MAX_REPLICA_COUNT", &count).has(&Fields::default().i32(2, 1)));
     let three = Fields::default().string(1, "again").i32(2, 3);
-    assert!(meta.call("RPC_CM_SET_MAX_REPLICA_COUNT", &three).has(&Fields::default().i32(2, 1)), "the number before");
-    assert!(meta.call("RPC_CM_GET_MAX_REPLICA_COUNT", &count).has(&Fields::default().i32(2, 3)));
+    let refused = meta.expect("RPC_CM_SET_MAX_REPLICA_COUNT", &three, "ERR_INVALID_PARAMETERS");
+    assert!(text(&refused).contains("3 replicas of a partition cannot be on 1 nodes"), "{refused:?}");
     let nodes = meta.call("RPC_CM_LIST_NODES", &Fields::default().i32(1, 1));
     assert!(nodes.has(&Fields::default().i32(1, 1)), "{nodes:?}");
     assert!(text(&meta.call("RPC_CM_CLUSTER_INFO", &Fields::default())).contains("meta_function_level"));

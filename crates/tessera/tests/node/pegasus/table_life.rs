@@ -1,15 +1,19 @@
 //! Creating, dropping and recalling tables, in the cases in which Pegasus' servers do what one might not expect.
 
-use super::meta_client::Meta;
+use super::meta_client::{Meta, text};
 use super::wire::Fields;
 use crate::cluster::Cluster;
-use crate::server::{Node, free_port};
-use std::time::{SystemTime, UNIX_EPOCH};
+use crate::server::{Node, free_port, wait_for};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 fn create(table: &str, partitions: i32, replicas: i32, is_fine: bool) -> Fields {
+    create_with(table, partitions, replicas, is_fine, &[])
+}
+
+fn create_with(table: &str, partitions: i32, replicas: i32, is_fine: bool, envs: &[(&str, &str)]) -> Fields {
     let options = Fields::default().i32(1, partitions).i32(2, replicas).bool(3, is_fine).string(4, "pegasus");
-    Fields::default().string(1, table).inner(2, &options.bool(5, true))
+    Fields::default().string(1, table).inner(2, &options.bool(5, true).map(6, envs))
 }
 
 /// In Pegasus a time of nothing, or less, stands for that of the cluster.
@@ -60,4 +64,48 @@ fn a_table_that_another_node_has_just_created_has_its_number_for_who_would_creat
             assert!(reply.has(&Fields::default().i32(2, i32::try_from(number).unwrap())), "{table}: {reply:?}");
         }
     }
+}
+
+/// As Pegasus does, the request to create a table that is there already is fine if that is the table that it asks for.
+#[test]
+fn a_table_that_is_there_is_not_taken_for_another_one() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let _node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    let mut meta = Meta::at(port);
+    let memory = [("default_ttl", "60"), ("tessera.engine", "memory")];
+    let mut answer = |request: Fields, error: &str| meta.expect("RPC_CM_CREATE_APP", &request, error);
+    answer(create_with("feeds", 4, 1, false, &memory), "ERR_OK");
+    answer(create_with("feeds", 4, 1, false, &memory), "ERR_APP_EXIST");
+    assert!(answer(create_with("feeds", 4, 1, true, &memory), "ERR_OK").has(&Fields::default().i32(2, 1)));
+    answer(create_with("feeds", 4, 1, true, &memory[..1]), "ERR_OK");
+    answer(create_with("feeds", 8, 1, true, &memory), "ERR_INVALID_PARAMETERS");
+    answer(create("feeds", 4, 1, true), "ERR_INVALID_PARAMETERS");
+    answer(create_with("feeds", 4, 1, true, &[("default_ttl", "61")]), "ERR_INVALID_PARAMETERS");
+    let hard = [("default_ttl", "60"), ("tessera.durability", "hard")];
+    answer(create_with("feeds", 4, 1, true, &hard), "ERR_INVALID_PARAMETERS");
+    for replicas in [-1, 0, 2, 300] {
+        answer(create("others", 4, replicas, false), "ERR_INVALID_PARAMETERS");
+        answer(create_with("feeds", 4, replicas, true, &memory), "ERR_INVALID_PARAMETERS");
+    }
+}
+
+#[test]
+fn replicas_are_asked_for_as_many_as_nodes_can_take() {
+    let mut cluster = Cluster::start_with_pegasus(3);
+    cluster.wait_until_whole();
+    let mut meta = Meta::at(cluster.pegasus_ports()[0]);
+    meta.expect("RPC_CM_CREATE_APP", &create("wide", 2, 4, false), "ERR_INVALID_PARAMETERS");
+    meta.expect("RPC_CM_CREATE_APP", &create("wide", 2, 2, false), "ERR_OK");
+    let replicas = |number: i32| Fields::default().string(1, "wide").i32(2, number);
+    let (get, set) = ("RPC_CM_GET_MAX_REPLICA_COUNT", "RPC_CM_SET_MAX_REPLICA_COUNT");
+    meta.expect(set, &replicas(4), "ERR_INVALID_PARAMETERS");
+    assert!(meta.expect(set, &replicas(3), "ERR_OK").has(&Fields::default().i32(2, 2)), "the number before");
+    assert!(meta.expect(get, &replicas(0), "ERR_OK").has(&Fields::default().i32(2, 3)));
+    cluster.kill(2);
+    // A node that has just ended is still taken for one that lives.
+    wait_for("a node is missed", Duration::from_secs(60), || {
+        let reply = meta.call("RPC_CM_CREATE_APP", &create("wide", 2, 3, true));
+        text(&reply).contains("ERR_INVALID_PARAMETERS").then_some(())
+    });
 }

@@ -10,6 +10,7 @@ const I32: u8 = 8;
 const I64: u8 = 10;
 const STRING: u8 = 11;
 const STRUCT: u8 = 12;
+const MAP: u8 = 13;
 const LIST: u8 = 15;
 
 /// The fields of a struct.
@@ -73,6 +74,13 @@ impl Fields {
         content.extend(u32::try_from(items.len()).unwrap().to_be_bytes());
         items.iter().for_each(|item| content.extend(bytes(item.as_bytes())));
         self.field(LIST, id, &content)
+    }
+
+    pub fn map(self, id: i16, items: &[(&str, &str)]) -> Self {
+        let mut content = vec![STRING, STRING];
+        content.extend(u32::try_from(items.len()).unwrap().to_be_bytes());
+        items.iter().for_each(|(key, value)| content.extend([bytes(key.as_bytes()), bytes(value.as_bytes())].concat()));
+        self.field(MAP, id, &content)
     }
 
     /// As they are on the wire, without what ends a struct.
