@@ -99,8 +99,9 @@ fn due(table: TableId, settings: &TableSettings, before: UnixMillis, now: UnixMi
     let today = now.get() - now.get() % DAY;
     let yesterday = today.saturating_sub(DAY);
     let is_daily = |minute: u64| is_between(today + minute * MINUTE) || is_between(yesterday + minute * MINUTE);
-    let is_compaction = settings.compact_at.is_some_and(|time| is_between(time.get()))
+    let is_its_time = settings.compact_at.is_some_and(|time| is_between(time.get()))
         || settings.compact_daily.iter().any(|minute| is_daily(u64::from(*minute)));
+    let is_compaction = is_its_time && !settings.is_compaction_disabled();
     // Tables take turns.
     let of_rules = u64::from(table.0) * 617 % 1_440;
     let is_rules = || !settings.rules.is_empty() && is_daily(of_rules);
@@ -130,6 +131,25 @@ mod tests {
         let late = settings(None, &[1_439]);
         assert!(due(&late, 8 * DAY - 2 * MINUTE, 8 * DAY + MINUTE), "before midnight, looked at after that");
         assert!(!due(&settings(None, &[]), 0, u64::MAX / 2));
+    }
+
+    #[test]
+    fn a_table_whose_compactions_are_disabled_has_its_rules_applied_only() {
+        let rule = r#"[{"if": ["never_expires"], "then": "delete"}]"#;
+        let disabled = TableSettings {
+            rules: serde_json::from_str(rule).unwrap(),
+            compact_at: Some(UnixMillis::new(9 * DAY)),
+            compact_daily: vec![60, 720],
+            app_envs: [(TableSettings::COMPACTION_DISABLED.to_string(), "true".to_string())].into(),
+            ..TableSettings::default()
+        };
+        let due_in_that_day = |settings: &TableSettings| -> Vec<Due> {
+            let at = |minute: u64| UnixMillis::new(9 * DAY - 1 + minute * MINUTE);
+            (0..1_440).filter_map(|minute| due(TableId(1), settings, at(minute), at(minute + 1))).collect()
+        };
+        assert_eq!(due_in_that_day(&disabled), [Due::Rules]);
+        let enabled = TableSettings { app_envs: Default::default(), ..disabled };
+        assert_eq!(due_in_that_day(&enabled).iter().filter(|due| **due == Due::Compaction).count(), 3);
     }
 
     #[test]

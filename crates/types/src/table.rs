@@ -132,6 +132,16 @@ pub struct TableSettings {
     pub app_envs: BTreeMap<String, String>,
 }
 
+impl TableSettings {
+    /// The app env by which operators of Apache Pegasus turn off that a table is compacted at the times that it has for that.
+    pub const COMPACTION_DISABLED: &str = "manual_compact.disabled";
+
+    /// Whether nodes do not compact the table by themselves.
+    pub fn is_compaction_disabled(&self) -> bool {
+        self.app_envs.get(Self::COMPACTION_DISABLED).is_some_and(|value| value == "true")
+    }
+}
+
 /// Why a table name was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("a table name has 1 to 128 letters, digits, '_', '-' or '.', and does not begin with a digit")]

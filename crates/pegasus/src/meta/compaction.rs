@@ -8,10 +8,17 @@ use super::outcome::OK;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use tessera_store::CompactionState;
-use tessera_types::UnixMillis;
+use tessera_types::{TableSettings, UnixMillis};
 
 /// Has every node compact a table, now or at a time in seconds since 1970.
 pub(super) async fn start(server: &PegasusServer, request: CompactRequest) -> PlainResponse {
+    // They may just have been disabled through another node.
+    server.store.learn_of_changes().await;
+    let table = server.store.table_named(&request.table);
+    if table.is_some_and(|table| table.settings().is_compaction_disabled()) {
+        let hint = format!("the app env {} of the table is true", TableSettings::COMPACTION_DISABLED);
+        return PlainResponse { error: ErrorCode("ERR_OPERATION_DISABLED".into()), hint };
+    }
     let now = UnixMillis::now().get() / 1_000;
     // A moment later, so that no node has looked beyond it when it hears of it.
     let at = request.at.and_then(|at| u64::try_from(at).ok()).filter(|at| *at > now).unwrap_or(now + 3);

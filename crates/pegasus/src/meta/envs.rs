@@ -2,7 +2,7 @@
 //! kept beside them.
 
 use super::messages::{PlainResponse, UpdateEnvsRequest};
-use super::{outcome, rules};
+use super::{kept_envs, outcome, rules};
 use crate::server::PegasusServer;
 use crate::slow_log;
 use crate::wire::ErrorCode;
@@ -26,11 +26,13 @@ const DENY: &str = "replica.deny_client_request";
 /// For people; nothing acts on it.
 const BUSINESS_INFO: &str = "business.info";
 
-const SUPPORTED: [&str; 12] = [
+/// Those that have an effect.
+const SUPPORTED: [&str; 13] = [
     DEFAULT_TTL,
     USAGE_SCENARIO,
     COMPACT_ONCE,
     COMPACT_DAILY,
+    TableSettings::COMPACTION_DISABLED,
     RULES,
     WRITES,
     WRITE_BYTES,
@@ -132,9 +134,20 @@ pub(super) fn set(
                 }
                 settings.app_envs.insert(name, value);
             }
-            name => match rate(settings, name) {
-                Some(rate) => *rate = value.parse()?,
-                None => return Err(format!("app env '{name}' is not supported; supported: {}", SUPPORTED.join(", "))),
+            TableSettings::COMPACTION_DISABLED => {
+                kept_envs::bool(&name, &value)?;
+                settings.app_envs.insert(name, value);
+            }
+            _ => match (rate(settings, &name), kept_envs::check(&name, &value)) {
+                (Some(rate), _) => *rate = value.parse()?,
+                (None, Some(checked)) => {
+                    checked?;
+                    settings.app_envs.insert(name, value);
+                }
+                (None, None) => {
+                    let supported: Vec<&str> = SUPPORTED.into_iter().chain(kept_envs::names()).collect();
+                    return Err(format!("app env '{name}' is not supported; supported: {}", supported.join(", ")));
+                }
             },
         }
     }
@@ -181,12 +194,19 @@ fn apply(request: &UpdateEnvsRequest, settings: &mut TableSettings) -> Result<()
 
 pub(super) async fn update(server: &PegasusServer, request: UpdateEnvsRequest) -> PlainResponse {
     let (error, hint) = match server.store.alter_table(&request.table, |settings| apply(&request, settings)).await {
-        Ok(()) => (outcome::OK, String::new()),
+        Ok(()) => (outcome::OK, hint(&request)),
         Err(AlterError::Change(hint)) => ("ERR_INVALID_PARAMETERS", hint),
         Err(AlterError::Catalog(error)) => outcome::refused(&error),
         Err(AlterError::Request(error)) => outcome::failed(&error),
     };
     PlainResponse { error: ErrorCode(error.into()), hint }
+}
+
+/// What there is to say about an update that was made.
+fn hint(request: &UpdateEnvsRequest) -> String {
+    let without_effect = request.keys.iter().filter(|name| request.operation == SET && kept_envs::is_one(name));
+    let names: Vec<&str> = without_effect.map(String::as_str).collect();
+    if names.is_empty() { String::new() } else { format!("{}{}", kept_envs::HINT, names.join(", ")) }
 }
 
 #[cfg(test)]
@@ -210,6 +230,8 @@ mod tests {
                 r#"{"ops":[{"type":"COT_DELETE","params":"","rules":[{"type":"FRT_TTL_RANGE","params":"{\"start_ttl\":1,\"stop_ttl\":2}"}]}]}"#,
             ),
             (slow_log::THRESHOLD, "50"),
+            (TableSettings::COMPACTION_DISABLED, "true"),
+            ("rocksdb.write_buffer_size", "67108864"),
         ];
         let envs: BTreeMap<String, String> = envs.map(|(name, value)| (name.into(), value.into())).into();
         set(&mut settings, envs.clone()).unwrap();
@@ -223,6 +245,8 @@ mod tests {
             ("no.such", "1"),
             (COMPACT_DAILY, "25:00"),
             (RULES, "x"),
+            (TableSettings::COMPACTION_DISABLED, "yes"),
+            ("rocksdb.write_buffer_size", "1"),
         ] {
             assert!(set(&mut settings, [(name.into(), value.into())]).is_err(), "{name}={value}");
         }

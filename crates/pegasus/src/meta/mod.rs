@@ -4,6 +4,7 @@ mod cluster;
 mod compaction;
 mod envs;
 mod hot_keys;
+mod kept_envs;
 mod messages;
 mod outcome;
 mod routing;

@@ -94,6 +94,32 @@ fn app_envs_throttle_and_deny() {
     assert_eq!(Connection::to(port).call(&get).code(), 0);
 }
 
+/// Scripts of operators set these too. Some of them set what there is nothing for here, and the answer says so.
+#[test]
+fn app_envs_without_effect_are_kept_and_compactions_can_be_disabled() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let _node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    let mut meta = Meta::at(port);
+    meta.create("feeds", "ERR_OK");
+    for (name, value) in [
+        ("rocksdb.write_buffer_size", "67108864"),
+        ("replica.rocksdb_block_cache_enabled", "false"),
+        ("rocksdb.checkpoint.reserve_min_count", "3"),
+        ("manual_compact.once.target_level", "-1"),
+    ] {
+        meta.set_env("feeds", name, "much", "ERR_INVALID_PARAMETERS");
+        let hint = text(&meta.set_env("feeds", name, value, "ERR_OK"));
+        assert!(hint.contains(&format!("kept, but it has no effect here: {name}")), "{hint}");
+        assert!(meta.tables(1).contains(name));
+    }
+    let start = Fields::default().string(1, "feeds");
+    assert!(!text(&meta.set_env("feeds", "manual_compact.disabled", "true", "ERR_OK")).contains("effect"));
+    meta.expect("RPC_CM_START_MANUAL_COMPACT", &start, "ERR_OPERATION_DISABLED");
+    meta.set_env("feeds", "manual_compact.disabled", "false", "ERR_OK");
+    meta.expect("RPC_CM_START_MANUAL_COMPACT", &start, "ERR_OK");
+}
+
 #[test]
 fn every_node_knows_a_new_table_and_answers_for_it() {
     let cluster = Cluster::start_with_pegasus(3);
