@@ -1,17 +1,20 @@
 //! What the faces' connections have in common: buffers that they lend each other, how they read and write
-//! sockets, with TLS or without, and how they are kept from waiting for each other before they have said who they are.
+//! sockets, with TLS or without, and how they are kept from waiting for each other before they have said who they are; and what
+//! they tell of the process that they are in.
 
 #![warn(missing_docs)]
 
 pub mod buffers;
 mod client_memory;
 mod patient;
+mod process;
 mod socket;
 mod stream;
 mod tls;
 
 pub use client_memory::{ClientMemory, ClientShare};
 pub use patient::Patient;
+pub use process::resident_bytes;
 pub use socket::{Input, no_longer_read};
 pub use stream::{Stream, flush};
 pub use tessera_transport::Handshakes;

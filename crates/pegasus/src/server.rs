@@ -4,6 +4,7 @@ use crate::access::Openings;
 use crate::calls::Scanners;
 use crate::hot_key_searches::Searches;
 use crate::wire::Shared;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub struct PegasusConfig {
     pub write_bytes: usize,
     /// Where clients reach this node, as `HOST:PORT`.
     pub address: String,
+    /// Where the node keeps its data: the disk that it tells of is the one that this is on.
+    pub data_directory: PathBuf,
     /// To whom the face is open.
     pub open_to: Openings,
 }

@@ -1,12 +1,12 @@
 //! Values as Thrift's binary protocol carries them. The protocol is the `thrift` crate's; what stands here are the types of
 //! Pegasus' interface, some of which no generated code could read: they are declared as structs and written raw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thrift::TConfiguration;
 use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TFieldIdentifier, TInputProtocol, TListIdentifier, TMapIdentifier,
-    TOutputProtocol, TType,
+    TOutputProtocol, TSetIdentifier, TType,
 };
 
 pub(crate) type Input<'a> = TBinaryInputProtocol<&'a [u8]>;
@@ -140,6 +140,23 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
     }
 }
 
+impl<T: Wire + Ord> Wire for BTreeSet<T> {
+    const TYPE: TType = TType::Set;
+
+    fn read(input: &mut Input<'_>) -> thrift::Result<Self> {
+        let TSetIdentifier { element_type, size } = input.read_set_begin()?;
+        if size > 0 && element_type != T::TYPE {
+            return Err(format!("a set of {element_type:?}, where {:?} belongs", T::TYPE).into());
+        }
+        (0..size).map(|_| T::read(input)).collect()
+    }
+
+    fn write(&self, output: &mut Output<'_>) -> thrift::Result<()> {
+        output.write_set_begin(&TSetIdentifier::new(T::TYPE, size(self.len())?))?;
+        self.iter().try_for_each(|value| value.write(output))
+    }
+}
+
 fn size(length: usize) -> thrift::Result<i32> {
     i32::try_from(length).map_err(|_| "more elements than a container can have".into())
 }
@@ -148,7 +165,7 @@ fn size(length: usize) -> thrift::Result<i32> {
 macro_rules! raw {
     ($(#[$doc:meta])* $name:ident($content:ty), $read:ident, $write:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) struct $name(pub(crate) $content);
 
         impl Wire for $name {
@@ -273,6 +290,7 @@ mod tests {
         Everything {
             1: flag: bool, 2: number: i32, 3: long: i64, 4: text: String, 5: bytes: Blob, 6: maybe: Option<Blob>,
             7: list: Vec<Blob>, 8: map: BTreeMap<String, String>, 9: inner: Inner, 10: whose: Gpid,
+            11: sets: BTreeMap<i32, BTreeSet<Gpid>>,
         }
         Inner { 1: error: ErrorCode, 2: at: Address }
         Older { 2: number: i32, 11: newer: Option<i32> }
@@ -290,6 +308,7 @@ mod tests {
             map: BTreeMap::from([("key".into(), "value".into())]),
             inner: Inner { error: ErrorCode("ERR_OK".into()), at: Address::parse("127.0.0.1:34801") },
             whose: Gpid::new(7, 3),
+            sets: BTreeMap::from([(7, BTreeSet::from([Gpid::new(7, 0), Gpid::new(7, 1)])), (8, BTreeSet::new())]),
         }
     }
 

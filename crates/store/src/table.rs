@@ -5,6 +5,7 @@ mod hosting;
 use crate::admission::{Admissions, Gate, LeadsAShare};
 use crate::clock::ClusterClock;
 use crate::compaction_state::CompactionState;
+use crate::meter::Counts;
 use crate::partition::Partition;
 use crate::watch::Watch;
 use arc_swap::ArcSwap;
@@ -248,6 +249,11 @@ impl Table {
         let as_of = state.reads.as_of();
         let is_known = self.is_readable(partition) && !as_of.is_unset();
         is_known.then(|| as_of.ago())
+    }
+
+    /// What the replica of a partition here was asked since it was opened.
+    pub fn counts(&self, partition: u32) -> Counts {
+        self.partitions[partition as usize].meter().counts()
     }
 
     /// The log index that the partition's records on this node reflect.

@@ -393,6 +393,7 @@ fn pegasus_config(config: &Config, site: &Site, client_memory: Arc<ClientMemory>
         client_memory,
         write_bytes: config.limits.write_bytes,
         address: site.pegasus.clone(),
+        data_directory: config.data_dir.clone(),
         open_to: openings(config),
     }
 }

@@ -1,6 +1,7 @@
 //! What there is to know about the cluster.
 
 use super::messages::{ClusterInfoResponse, LevelRequest, LevelResponse, ListNodesResponse, NodeInfo, RemoteCommand};
+use super::perf_counters;
 use super::routing::address;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
@@ -78,16 +79,19 @@ pub(super) fn level(request: &LevelRequest) -> LevelResponse {
     LevelResponse { error: ErrorCode(error.into()), level: LIVELY }
 }
 
+const COMMANDS: [&str; 4] = ["help", "server-info", "server-stat", "perf-counters-by-substr"];
+
 /// What Pegasus' tools ask a server in words.
-pub(super) fn remote_command(server: &PegasusServer, command: &RemoteCommand) -> String {
+pub(super) async fn remote_command(server: &PegasusServer, command: RemoteCommand) -> String {
     match command.name.as_str() {
-        "help" => "help | server-info | server-stat".into(),
+        "help" => COMMANDS.join(" | "),
+        "perf-counters-by-substr" => perf_counters::by_part_of_name(server, command.arguments).await,
         "server-info" => format!("Tessera {}, node {}", env!("CARGO_PKG_VERSION"), server.store.node()),
         "server-stat" => {
             let (requests, forwarded) = server.request_counts();
             let connections = server.connection_count();
             format!("connections={connections}, requests={requests}, forwarded={forwarded}")
         }
-        name => format!("unknown command '{name}'; known: help, server-info, server-stat"),
+        name => format!("unknown command '{name}'; known: {}", COMMANDS.join(", ")),
     }
 }

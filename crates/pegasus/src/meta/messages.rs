@@ -2,7 +2,7 @@
 //! version 2.5 and have a raw type are never sent: older clients would stumble over them.
 
 use crate::wire::{Address, ErrorCode, Gpid, record};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 record! {
     QueryConfigRequest { 1: table: String, 2: partitions: Vec<i32> }
@@ -63,5 +63,13 @@ record! {
     ControlSplitResponse { 1: error: ErrorCode, 2: hint: Option<String> }
     QuerySplitRequest { 1: table: String }
     QuerySplitResponse { 1: error: ErrorCode, 2: partitions: i32, 3: states: BTreeMap<i32, i32>, 4: hint: Option<String> }
+    /// The node is the one that is asked. What is raw has to be read to come to what follows.
+    QueryDiskRequest { 1: node: Address, 2: table: String }
+    QueryDiskResponse { 1: error: ErrorCode, 2: capacity: i64, 3: available: i64, 4: disks: Vec<DiskInfo> }
+    /// Sizes are in mebibytes, and partitions are by the number of their table.
+    DiskInfo {
+        1: tag: String, 2: directory: String, 3: capacity: i64, 4: available: i64,
+        5: primaries: BTreeMap<i32, BTreeSet<Gpid>>, 6: secondaries: BTreeMap<i32, BTreeSet<Gpid>>,
+    }
     RemoteCommand { 1: name: String, 2: arguments: Vec<String> }
 }

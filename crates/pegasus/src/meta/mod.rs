@@ -2,11 +2,14 @@
 
 mod cluster;
 mod compaction;
+mod disk;
 mod envs;
 mod hot_keys;
 mod kept_envs;
 mod messages;
 mod outcome;
+mod perf_counters;
+mod replicas_here;
 mod routing;
 mod rules;
 mod split;
@@ -92,6 +95,9 @@ async fn dispatch(
         "RPC_DETECT_HOTKEY" => {
             write_reply(out, call, &hot_keys::detect(server, &read_argument(message)?));
         }
+        "RPC_QUERY_DISK_INFO" => {
+            write_reply(out, call, &disk::query(server, read_argument(message)?).await);
+        }
         "RPC_CM_LIST_NODES" => {
             let request: ListNodesRequest = read_argument(message)?;
             write_reply(out, call, &cluster::nodes(server, request.status));
@@ -103,7 +109,7 @@ async fn dispatch(
             write_reply(out, call, &cluster::level(&read_argument(message)?));
         }
         "RPC_CLI_CLI_CALL" => {
-            write_reply(out, call, &cluster::remote_command(server, &read_argument(message)?));
+            write_reply(out, call, &cluster::remote_command(server, read_argument(message)?).await);
         }
         _ => return Ok(unsupported::answer(call, out)),
     }

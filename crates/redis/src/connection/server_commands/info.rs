@@ -3,6 +3,7 @@
 use super::super::Connection;
 use super::REDIS_VERSION;
 use std::sync::atomic::Ordering;
+use tessera_face::resident_bytes;
 
 impl Connection {
     pub(super) fn info(&mut self, sections: &[&[u8]]) {
@@ -87,10 +88,4 @@ impl Connection {
         section("keyspace", keyspace.collect());
         self.reply().verbatim(&text);
     }
-}
-
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
 }

@@ -3,6 +3,8 @@
 use super::meta_client::Meta;
 use super::wire::Fields;
 use crate::server::{Node, free_port};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 /// At an error in the header, clients ask again until their time is over, and some end with a panic then.
@@ -46,4 +48,74 @@ fn what_there_is_nothing_for_is_refused_in_the_body() {
         assert_eq!(has_hint, with_hint.contains(&name), "{name}: {}", reply.fields.escape_ascii());
     }
     assert_eq!(meta.call("RPC_CM_NO_SUCH_CALL", &Fields::default()).error, "ERR_HANDLER_NOT_FOUND");
+}
+
+/// The perf counters whose names contain a text.
+fn counters(meta: &mut Meta, part: &str) -> Vec<(String, f64)> {
+    let command = Fields::default().string(1, "perf-counters-by-substr").strings(2, &[part]);
+    let reply = meta.call("RPC_CLI_CLI_CALL", &command);
+    let answer: serde_json::Value = serde_json::from_slice(&reply.fields).unwrap();
+    assert_eq!(answer["result"], "OK");
+    let counter = |counter: &serde_json::Value| {
+        assert!(counter["name"].as_str().unwrap().contains(part), "{counter}");
+        (counter["name"].as_str().unwrap().to_string(), counter["value"].as_f64().unwrap())
+    };
+    answer["counters"].as_array().unwrap().iter().map(counter).collect()
+}
+
+#[test]
+fn perf_counters_tell_the_load_of_partitions_and_the_size_of_the_node() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    node.cli("table create feeds --engine memory --partitions 2 --replicas 1");
+    let mut meta = Meta::at(port);
+    let mut client = node.client();
+    client.run("TABLE feeds");
+    client.run(&format!("SET k {}", "x".repeat(3 << 20)));
+    let is_done = Arc::new(AtomicBool::new(false));
+    let reader = std::thread::spawn({
+        let is_done = is_done.clone();
+        move || while !is_done.load(Ordering::Relaxed) {
+            client.run("EXISTS k");
+        }
+    });
+    let reads = counters(&mut meta, "get_qps@1.");
+    is_done.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
+    assert_eq!(reads.len(), 2, "{reads:?}");
+    assert!(reads.iter().map(|(_, value)| value).sum::<f64>() > 1.0, "{reads:?}");
+    assert!(reads.iter().any(|(_, value)| *value == 0.0), "all reads are of one key: {reads:?}");
+
+    let sizes = counters(&mut meta, "disk.storage.sst(MB)");
+    // A tool takes the name apart at its @, and panics without one.
+    assert!(sizes.iter().all(|(name, _)| name.starts_with("replica*app.pegasus*disk.storage.sst(MB)@")), "{sizes:?}");
+    let of_feeds = sizes.iter().filter(|(name, _)| name.contains("@1.")).map(|(_, value)| value);
+    assert!((3.0..4.0).contains(&of_feeds.sum::<f64>()), "{sizes:?}");
+
+    let of_node = |name: &str| counters(&mut meta, name)[0].1;
+    let [total, available, memory] =
+        ["disk.capacity.total(MB)", "disk.available.total(MB)", "memused.res(MB)"].map(of_node);
+    assert!(total >= 1.0 && available <= total && memory > 1.0, "{total} {available} {memory}");
+    assert!(counters(&mut meta, "no such counter").is_empty());
+}
+
+#[test]
+fn a_node_tells_of_its_disk_and_of_the_replicas_on_it() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    node.cli("table create feeds --engine memory --partitions 2 --replicas 1");
+    let mut meta = Meta::at(port);
+    // The first field is an address, which clients leave empty; it is as long as a partition.
+    let of = |table: &str| Fields::default().partition(1, 0, 0).string(2, table);
+    let name = "RPC_QUERY_DISK_INFO";
+    let feeds = meta.expect(name, &of("feeds"), "ERR_OK");
+    let directory = data.path().display().to_string();
+    assert!(feeds.has(&Fields::default().string(1, "data").string(2, &directory)), "{feeds:?}");
+    let primaries = Fields::default().partitions(5, &[(1, &[0, 1])]).partitions(6, &[]);
+    assert!(feeds.has(&primaries), "{feeds:?}");
+    let all = meta.expect(name, &of(""), "ERR_OK");
+    assert!(all.fields.len() > feeds.fields.len(), "the table default is there too: {all:?}");
+    meta.expect(name, &of("nobody"), "ERR_OBJECT_NOT_FOUND");
 }

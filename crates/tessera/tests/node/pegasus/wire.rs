@@ -11,6 +11,7 @@ const I64: u8 = 10;
 const STRING: u8 = 11;
 const STRUCT: u8 = 12;
 const MAP: u8 = 13;
+const SET: u8 = 14;
 const LIST: u8 = 15;
 
 /// The fields of a struct.
@@ -80,6 +81,18 @@ impl Fields {
         let mut content = vec![STRING, STRING];
         content.extend(u32::try_from(items.len()).unwrap().to_be_bytes());
         items.iter().for_each(|(key, value)| content.extend([bytes(key.as_bytes()), bytes(value.as_bytes())].concat()));
+        self.field(MAP, id, &content)
+    }
+
+    /// Tables by number, each with a set of partitions.
+    pub fn partitions(self, id: i16, tables: &[(u32, &[u32])]) -> Self {
+        let length = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
+        let mut content = [&[I32, SET][..], &length(tables.len())].concat();
+        for (table, partitions) in tables {
+            content.extend([&table.to_be_bytes()[..], &[STRUCT], &length(partitions.len())].concat());
+            let gpid = |partition: &u32| (u64::from(*partition) << 32 | u64::from(*table)).to_be_bytes();
+            content.extend(partitions.iter().flat_map(gpid));
+        }
         self.field(MAP, id, &content)
     }
 
@@ -183,7 +196,7 @@ pub struct Reply {
     pub error: String,
     pub name: String,
     pub sequence: i32,
-    /// The fields of the response's struct, up to its last byte.
+    /// The fields of the response's struct, up to its last byte, or the text that the response is.
     pub fields: Vec<u8>,
 }
 
@@ -196,6 +209,7 @@ impl Reply {
         let sequence = i32::from_be_bytes(take(&mut rest, 4).try_into().unwrap());
         let fields = match rest.split_first_chunk::<3>() {
             Some(([STRUCT, 0, 0], response)) => response.to_vec(),
+            Some(([STRING, 0, 0], text)) => text[4..text.len() - 1].to_vec(),
             _ => Vec::new(),
         };
         Self { error, name, sequence, fields }
