@@ -13,6 +13,9 @@ use tessera_engine::from_caches;
 use tessera_store::{Admissions, Leader, Operation, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Admitted, Model, RecordKey, RequestError, TableNumber, UnixMillis};
 
+/// The app env by which operators have requests refused that ask the wrong partition.
+pub(crate) const VALIDATE_HASH: &str = "replica.split.validate_partition_hash";
+
 /// A request for data that has been understood.
 #[derive(Clone)]
 pub(crate) struct DataCall {
@@ -80,8 +83,8 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
     if asked >= table.schema().partitions {
         return Err(not_found);
     }
-    // The client believes that the table has another number of partitions.
-    if request.key()?.is_some_and(|key| table.partition_of(&key) != asked) {
+    let partition = request.key()?.map_or(asked, |key| table.partition_of(&key));
+    if partition != asked && is_hash_validated(&table) {
         return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
     }
     if let Request::Read(Read::BatchGet(batch)) = request {
@@ -92,7 +95,15 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
             return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
         }
     }
-    Ok((table, asked))
+    Ok((table, partition))
+}
+
+/// Whether a request that asks a partition for a key of another one is refused. As in Pegasus that is so once the table has been split,
+/// since the client may believe that it has fewer partitions, or if operators want it. Else the request is carried out in the key's
+/// own partition.
+fn is_hash_validated(table: &Table) -> bool {
+    let was_split = table.id().0 != table.number().0;
+    was_split || table.settings().app_envs.get(VALIDATE_HASH).is_some_and(|value| value == "true")
 }
 
 impl DataCall {

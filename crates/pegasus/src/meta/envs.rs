@@ -4,8 +4,8 @@
 use super::messages::{PlainResponse, UpdateEnvsRequest};
 use super::{kept_envs, outcome, rules};
 use crate::server::PegasusServer;
-use crate::slow_log;
 use crate::wire::ErrorCode;
+use crate::{execute, slow_log};
 use std::collections::BTreeMap;
 use tessera_store::AlterError;
 use tessera_types::{Admission, Denial, Rate, TableSettings, UnixMillis, UsageScenario};
@@ -27,7 +27,7 @@ const DENY: &str = "replica.deny_client_request";
 const BUSINESS_INFO: &str = "business.info";
 
 /// Those that have an effect.
-const SUPPORTED: [&str; 13] = [
+const SUPPORTED: [&str; 14] = [
     DEFAULT_TTL,
     USAGE_SCENARIO,
     COMPACT_ONCE,
@@ -40,6 +40,7 @@ const SUPPORTED: [&str; 13] = [
     READ_BYTES,
     DENY,
     slow_log::THRESHOLD,
+    execute::VALIDATE_HASH,
     BUSINESS_INFO,
 ];
 
@@ -134,7 +135,7 @@ pub(super) fn set(
                 }
                 settings.app_envs.insert(name, value);
             }
-            TableSettings::COMPACTION_DISABLED => {
+            TableSettings::COMPACTION_DISABLED | execute::VALIDATE_HASH => {
                 kept_envs::bool(&name, &value)?;
                 settings.app_envs.insert(name, value);
             }
@@ -246,6 +247,7 @@ mod tests {
             (COMPACT_DAILY, "25:00"),
             (RULES, "x"),
             (TableSettings::COMPACTION_DISABLED, "yes"),
+            (execute::VALIDATE_HASH, "1"),
             ("rocksdb.write_buffer_size", "1"),
         ] {
             assert!(set(&mut settings, [(name.into(), value.into())]).is_err(), "{name}={value}");

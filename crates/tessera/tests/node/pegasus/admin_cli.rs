@@ -76,8 +76,10 @@ fn perf_counters_tell_the_load_of_partitions_and_the_size_of_the_node() {
     let is_done = Arc::new(AtomicBool::new(false));
     let reader = std::thread::spawn({
         let is_done = is_done.clone();
-        move || while !is_done.load(Ordering::Relaxed) {
-            client.run("EXISTS k");
+        move || {
+            while !is_done.load(Ordering::Relaxed) {
+                client.run("EXISTS k");
+            }
         }
     });
     let reads = counters(&mut meta, "get_qps@1.");

@@ -1,6 +1,7 @@
 //! What no client should send: it is answered with an error that clients know, or its connection is closed; nobody else
 //! notices.
 
+use super::meta_client::Meta;
 use super::wire::{Connection, Fields, Reply, key, message, message_of_blob, v0, v1};
 use crate::server::{Node, free_port};
 use tempfile::TempDir;
@@ -56,6 +57,7 @@ fn bad_requests_are_refused_and_harm_nobody() {
     refused(&v0(99, 0, &put("h", b"v")), "ERR_OBJECT_NOT_FOUND");
     refused(&v0(-1, 0, &put("h", b"v")), "ERR_OBJECT_NOT_FOUND");
     refused(&v0(TABLE, 1, &put("h", b"v")), "ERR_OBJECT_NOT_FOUND");
+    Meta::at(port).set_env("two", "replica.split.validate_partition_hash", "true", "ERR_OK");
     let other = (0..2).map(|partition| Connection::to(port).call(&v0(2, partition, &put("h", b"v"))));
     let mut errors: Vec<String> = other.map(|reply: Reply| reply.error).collect();
     errors.sort();
