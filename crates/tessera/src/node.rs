@@ -65,9 +65,8 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     };
     let peer_address = address(config.cluster.bind, config.cluster.port, config.port_offset)?;
     let peer_listener = listen(peer_address, false)?;
-    let pegasus_port = pegasus_addresses.first().map(SocketAddr::port);
     let secret = Secret::new(&config.cluster_secret()?);
-    let site = site(config, peer_address.port(), redis_address.port(), admin_address.port(), pegasus_port);
+    let site = site(config, peer_address.port(), redis_address.port(), admin_address.port(), &pegasus_addresses);
     let client_memory = ClientMemory::new(config.clients.memory_limit_bytes);
     let pegasus_config = pegasus_config(config, &site, client_memory.clone());
 
@@ -305,17 +304,20 @@ fn raise_file_limit() {
 }
 
 /// The addresses and the zone that other nodes and clients get for this node.
-fn site(config: &Config, peer: u16, redis: u16, admin: u16, pegasus: Option<u16>) -> Site {
+fn site(config: &Config, peer: u16, redis: u16, admin: u16, pegasus: &[SocketAddr]) -> Site {
     let at = |bind: IpAddr, port: u16| {
         let host =
             if config.cluster.advertise.is_empty() { bind.to_string() } else { config.cluster.advertise.clone() };
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     };
+    let for_pegasus =
+        |address: Option<&SocketAddr>| address.map(|it| at(config.pegasus.bind, it.port())).unwrap_or_default();
     Site {
         peer: at(config.cluster.bind, peer),
         redis: at(config.redis.bind, redis),
         admin: at(config.admin.bind, admin),
-        pegasus: pegasus.map(|port| at(config.pegasus.bind, port)).unwrap_or_default(),
+        pegasus: for_pegasus(pegasus.first()),
+        pegasus_meta: for_pegasus(pegasus.last()),
         reql: reql_port(config).map(|port| at(config.reql.bind, port)).unwrap_or_default(),
         version: env!("CARGO_PKG_VERSION").into(),
         zone: config.cluster.zone.clone(),

@@ -17,6 +17,10 @@ pub struct Site {
     /// The address for clients of Apache Pegasus; empty if there is no such port.
     #[serde(default)]
     pub pegasus: String,
+    /// Another one for them, which they are told as that of a meta server; empty if there is none, and of a node whose version
+    /// does not say so yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pegasus_meta: String,
     /// For drivers of RethinkDB; empty if there is no such port.
     #[serde(default)]
     pub reql: String,
@@ -27,6 +31,13 @@ pub struct Site {
     /// different zones. Empty for a zone of its own.
     #[serde(default)]
     pub zone: String,
+}
+
+impl Site {
+    /// Where clients of Apache Pegasus look for a meta server; empty if they cannot reach the node.
+    pub fn pegasus_meta(&self) -> &str {
+        if self.pegasus_meta.is_empty() { &self.pegasus } else { &self.pegasus_meta }
+    }
 }
 
 /// A node as the catalog knows it.

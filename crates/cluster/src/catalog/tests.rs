@@ -160,3 +160,12 @@ fn a_table_of_documents_evicts_nothing() {
     assert_eq!(check_documents(&documents, &TableSettings::default()), Ok(()));
     assert_eq!(check_documents(&schema(EngineKind::Memory), &evicts), Ok(()));
 }
+
+#[test]
+fn the_site_of_an_older_version_names_one_address_for_clients_of_pegasus() {
+    let older = r#"{"peer": "a:1", "redis": "a:2", "admin": "a:3", "pegasus": "a:4"}"#;
+    let older: Site = serde_json::from_str(older).unwrap();
+    assert_eq!(older.pegasus_meta(), "a:4");
+    assert_eq!(Site { pegasus_meta: "a:5".into(), ..older }.pegasus_meta(), "a:5");
+    assert_eq!(Site::default().pegasus_meta(), "");
+}

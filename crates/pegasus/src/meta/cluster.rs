@@ -4,7 +4,7 @@ use super::messages::{ClusterInfoResponse, LevelRequest, LevelResponse, ListNode
 use super::perf_counters;
 use super::routing::address;
 use crate::server::PegasusServer;
-use crate::wire::ErrorCode;
+use crate::wire::{Address, ErrorCode};
 use std::collections::BTreeMap;
 use tessera_types::NodeId;
 
@@ -24,18 +24,21 @@ pub(super) fn nodes(server: &PegasusServer, status: i32) -> ListNodesResponse {
         address: address(&catalog, id),
     };
     let nodes = catalog.nodes().map(|entry| node(entry.id));
+    // A node without a port for these clients is none of theirs.
+    let nodes = nodes.filter(|node| node.address != Address::default());
     let nodes = nodes.filter(|node| status == ANY || node.status == status).collect();
     ListNodesResponse { error: ErrorCode("ERR_OK".into()), nodes }
 }
 
 pub(super) fn info(server: &PegasusServer) -> ClusterInfoResponse {
     let catalog = server.store.catalog();
-    let meta_servers: Vec<&str> = catalog.nodes().map(|node| node.site.pegasus.as_str()).collect();
+    let addresses = catalog.nodes().map(|node| node.site.pegasus_meta());
+    let meta_servers: Vec<&str> = addresses.filter(|address| !address.is_empty()).collect();
     let primary = server.store.catalog_leader().and_then(|leader| catalog.node(leader));
     let (primaries, all) = replicas_by_node(server);
     let pairs = [
         ("meta_servers", meta_servers.join(",")),
-        ("primary_meta_server", primary.map(|node| node.site.pegasus.clone()).unwrap_or_default()),
+        ("primary_meta_server", primary.map(|node| node.site.pegasus_meta().into()).unwrap_or_default()),
         ("zookeeper_hosts", String::new()),
         ("zookeeper_root", String::new()),
         ("meta_function_level", "lively".into()),

@@ -1,10 +1,11 @@
 //! What admin-cli of Apache Pegasus asks beside tables and their settings.
 
-use super::meta_client::Meta;
+use super::meta_client::{Meta, text};
 use super::wire::Fields;
-use crate::server::{Node, free_port};
+use crate::server::{Node, free_port, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// At an error in the header, clients ask again until their time is over, and some end with a panic then.
@@ -120,4 +121,23 @@ fn a_node_tells_of_its_disk_and_of_the_replicas_on_it() {
     let all = meta.expect(name, &of(""), "ERR_OK");
     assert!(all.fields.len() > feeds.fields.len(), "the table default is there too: {all:?}");
     meta.expect(name, &of("nobody"), "ERR_OBJECT_NOT_FOUND");
+}
+
+#[test]
+fn meta_servers_have_the_ports_of_meta_servers() {
+    let data = TempDir::new().unwrap();
+    let (port, meta_port) = (free_port(), free_port());
+    let info = |settings: &[&str], port: u16| {
+        let _node = Node::start(data.path(), settings);
+        let mut meta = Meta::at(port);
+        // All of them, and the primary one. A node that was started again tells its addresses soon after.
+        wait_for("the address is known", Duration::from_secs(30), || {
+            let info = text(&meta.expect("RPC_CM_CLUSTER_INFO", &Fields::default(), "ERR_OK"));
+            (info.matches(&format!("127.0.0.1:{port}")).count() == 2).then_some(info)
+        })
+    };
+    let [data_setting, meta_setting] = [format!("pegasus.port={port}"), format!("pegasus.meta_port={meta_port}")];
+    let both = info(&[&data_setting, &meta_setting], meta_port);
+    assert!(!both.contains(&format!("127.0.0.1:{port}")), "{both}");
+    info(&[&data_setting], port);
 }
