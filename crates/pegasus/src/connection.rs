@@ -6,10 +6,11 @@ use crate::access::Access;
 use crate::calls::{self, Request};
 use crate::execute::{DataCall, DataCalls, DecodedRequest, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
+use crate::http::Head;
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::status::Failure;
-use crate::{forward, meta};
+use crate::{forward, http, meta};
 use bytes::{Buf, BytesMut};
 use std::io;
 use std::net::SocketAddr;
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     unwanted: usize,
     output: Vec<u8>,
     outbox: Arc<Outbox>,
+    /// Whether nothing more is read: the connection ends when all is answered.
+    ends: bool,
 }
 
 impl Connection {
@@ -49,12 +52,12 @@ impl Connection {
         memory: Arc<ClientShare>,
     ) -> Self {
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
-        Self { server, stream, address, access, known_users, memory, input, unwanted: 0, output, outbox }
+        let (unwanted, ends) = (0, false);
+        Self { server, stream, address, access, known_users, memory, input, unwanted, output, outbox, ends }
     }
 
     /// Serves until the client leaves, errs or stops reading.
     pub(crate) async fn run(mut self) -> io::Result<()> {
-        let mut ends = false;
         loop {
             // Asked first: what comes meanwhile is not in what is taken.
             let was_waiting = self.outbox.waiting() > 0;
@@ -68,19 +71,19 @@ impl Connection {
             self.write_out().await?;
             if !was_waiting && self.outbox.waiting() == 0 {
                 self.memory.answered();
-                if ends {
+                if self.ends {
                     return Ok(());
                 }
             }
             tokio::select! {
-                bytes = self.stream.read(&mut self.input), if !ends && self.outbox.waiting() < PIPELINE => {
+                bytes = self.stream.read(&mut self.input), if !self.ends && self.outbox.waiting() < PIPELINE => {
                     if bytes? == 0 {
                         return Ok(());
                     }
                     // What was read when the node stops is not carried out.
                     match self.memory.begin() {
                         true => self.process().await?,
-                        false => ends = true,
+                        false => self.ends = true,
                     }
                 }
                 () = self.outbox.changed() => {}
@@ -114,6 +117,15 @@ impl Connection {
                 self.input.advance(bytes);
                 self.write_out_much().await?;
                 continue;
+            }
+            match http::head(&self.input) {
+                Head::Target(target) if self.access.is_everything() => {
+                    self.output.extend_from_slice(&http::respond(&self.server, target));
+                    self.ends = true;
+                    break;
+                }
+                Head::Incomplete if self.access.is_everything() => break,
+                _ => {}
             }
             match frame::take(&mut self.input, self.server.config.write_bytes) {
                 Ok(Taken::Request(frame)) => self.take_request(frame, received, &mut writes)?,

@@ -14,6 +14,7 @@ mod forward;
 mod frame;
 pub mod fuzzing;
 mod hot_key_searches;
+mod http;
 mod meta;
 mod outbox;
 mod server;

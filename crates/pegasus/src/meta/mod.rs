@@ -9,7 +9,7 @@ mod kept_envs;
 mod messages;
 mod outcome;
 mod perf_counters;
-mod replicas_here;
+pub(crate) mod replicas_here;
 mod routing;
 mod rules;
 mod split;

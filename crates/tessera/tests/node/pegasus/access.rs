@@ -1,7 +1,7 @@
 //! Pegasus clients have no passwords: beside Redis users they may do only what a setting says.
 
 use super::wire::{Connection, Fields, key, message, message_of_blob, v0};
-use crate::server::{Node, free_port};
+use crate::server::{Node, free_port, http_get};
 use tempfile::TempDir;
 
 const USERS: &str = "redis.users=[{name=\"default\",access=[\"read\",\"write\",\"admin\"]}]";
@@ -30,6 +30,7 @@ fn beside_redis_users_only_what_was_opened_can_be_used() {
     assert_eq!(connection.call(&v0(1, 0, &get)).code(), 0);
     assert_eq!(connection.call(&v0(2, 0, &get)).error, "ERR_ACL_DENY");
     assert_eq!(connection.call(&v0(0, 0, &message("RPC_CM_LIST_APPS", 9, &Fields::default()))).error, "ERR_ACL_DENY");
+    assert_eq!(http_get(port, "/version").as_deref(), Some(""), "closed without an answer");
     drop(node);
 
     let _node = Node::start(data.path(), &[USERS, &pegasus, "pegasus.open_addresses=[\"127.0.0.0/8\"]"]);

@@ -2,7 +2,7 @@
 
 use super::meta_client::{Meta, text};
 use super::wire::Fields;
-use crate::server::{Node, free_port, wait_for};
+use crate::server::{Node, free_port, http_get, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -140,4 +140,35 @@ fn meta_servers_have_the_ports_of_meta_servers() {
     let both = info(&[&data_setting, &meta_setting], meta_port);
     assert!(!both.contains(&format!("127.0.0.1:{port}")), "{both}");
     info(&[&data_setting], port);
+}
+
+/// Some of what admin-cli asks comes as HTTP, on the same port.
+#[test]
+fn the_paths_that_admin_cli_asks_answer() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    node.cli("table create feeds --engine memory --partitions 2 --replicas 1");
+    let get = |path: &str| {
+        let response = http_get(port, path).unwrap();
+        let (head, content) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", content.len())), "{response}");
+        (head.lines().next().unwrap().to_string(), content.to_string())
+    };
+    let ok = |path: &str| {
+        let (status, content) = get(path);
+        assert_eq!(status, "HTTP/1.1 200 OK", "{path}");
+        content
+    };
+    assert_eq!(ok("/version"), format!(r#"{{"version":"{}"}}"#, env!("CARGO_PKG_VERSION")));
+    assert_eq!(ok("/configs"), "{}");
+    assert!(ok("/config?name=rocksdb_verbose_log").contains("ERR_OBJECT_NOT_FOUND: 'rocksdb_verbose_log'"));
+    assert!(ok("/updateConfig?a=b").starts_with(r#"{"update_status":"ERR_OBJECT_NOT_FOUND: 'a'"#));
+    assert_eq!(ok("/replica/data_version?app_id=1"), r#"{"0":{"data_version":"1"},"1":{"data_version":"1"}}"#);
+    assert_eq!(ok("/replica/data_version?app_id=99"), "{}");
+    for path in ["/", "/replica/data_version", "/replica/data_version?app_id=x", "/v1/tables"] {
+        assert_eq!(get(path).0, "HTTP/1.1 404 Not Found", "{path}");
+    }
+    // Calls of Thrift are answered as before.
+    assert!(Meta::at(port).tables(1).contains("feeds"));
 }

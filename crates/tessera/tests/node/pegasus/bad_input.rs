@@ -37,7 +37,7 @@ fn bad_requests_are_refused_and_harm_nobody() {
     wrong_header[11] = 47;
     let mut no_call = v0(TABLE, 0, &put("h", b"v"));
     no_call[48] = 0;
-    let requests = [b"GET / HTTP/1.1\r\n\r\n".to_vec(), wrong_version, long_header, wrong_header, no_call];
+    let requests = [b"POST / HTTP/1.1\r\n\r\n".to_vec(), wrong_version, long_header, wrong_header, no_call];
     for request in requests {
         let mut connection = Connection::to(port);
         connection.send(&request);
