@@ -211,11 +211,13 @@ impl Catalog {
             }
             CatalogCommand::Alter { name, settings, before } => {
                 let table = self.active(name)?;
-                if before.as_ref().is_some_and(|before| *before != table.settings) {
+                // A node of an earlier version does not know when the table was created.
+                let of_table = |settings: &TableSettings| settings.of_table_created_at(table.settings.created_at);
+                if before.as_ref().is_some_and(|before| of_table(before) != table.settings) {
                     return Err(CatalogError::AlteredMeanwhile(name.clone()));
                 }
                 check_documents(&table.schema, settings)?;
-                table.settings = settings.clone();
+                table.settings = of_table(settings);
                 Ok(Changed::Table(table.id))
             }
             CatalogCommand::SetReplicas { name, replicas } => {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
 use tessera_engine::ENGINES;
 use tessera_transport::RequestFailure;
-use tessera_types::{NodeId, RequestError, TableId, TableSettings};
+use tessera_types::{NodeId, RequestError, TableId, TableSettings, UnixMillis};
 
 /// How long is waited for the partitions of a new table.
 const CREATED_SERVES: Duration = Duration::from_secs(10);
@@ -203,6 +203,9 @@ impl Store {
     ) -> Result<Result<Changed, CatalogError>, RequestError> {
         if let CatalogCommand::Create { absent, .. } | CatalogCommand::Split { absent, .. } = &mut command {
             *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
+        }
+        if let CatalogCommand::Create { settings, .. } = &mut command {
+            settings.created_at = Some(UnixMillis::now());
         }
         if let CatalogCommand::Create { schema, .. } = &command
             && !ENGINES.contains(&schema.engine)

@@ -100,7 +100,7 @@ impl Default for FeedRetention {
     }
 }
 
-/// What may be altered while the table is in use.
+/// What may be altered while the table is in use, and when the table was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TableSettings {
@@ -130,11 +130,20 @@ pub struct TableSettings {
     pub admission: Admission,
     /// What operators of Apache Pegasus set beyond these, by its names.
     pub app_envs: BTreeMap<String, String>,
+    /// When the table was created, which no change of settings changes; `None` for a table of a version that did not note it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<UnixMillis>,
 }
 
 impl TableSettings {
     /// The app env by which operators of Apache Pegasus turn off that a table is compacted at the times that it has for that.
     pub const COMPACTION_DISABLED: &str = "manual_compact.disabled";
+
+    /// These settings, of a table that was created at another time.
+    #[must_use]
+    pub fn of_table_created_at(&self, created_at: Option<UnixMillis>) -> Self {
+        Self { created_at, ..self.clone() }
+    }
 
     /// Whether nodes do not compact the table by themselves.
     pub fn is_compaction_disabled(&self) -> bool {

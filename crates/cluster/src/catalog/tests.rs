@@ -46,6 +46,23 @@ fn a_table_lives_is_dropped_recalled_and_purged() {
 }
 
 #[test]
+fn a_node_that_does_not_know_when_a_table_was_created_can_alter_it() {
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
+    let created_at = Some(UnixMillis::new(5_000));
+    let settings = TableSettings { created_at, ..TableSettings::default() };
+    let schema = schema(EngineKind::Memory);
+    let command = CatalogCommand::Create { name: "a".into(), schema, settings, absent: Default::default() };
+    catalog.apply(&command, &Limits::default()).unwrap();
+    let with_ttl = |seconds| TableSettings { default_ttl_seconds: seconds, ..TableSettings::default() };
+    let alter = |before, settings| CatalogCommand::Alter { name: "a".into(), settings, before: Some(before) };
+    catalog.apply(&alter(TableSettings::default(), with_ttl(1)), &Limits::default()).unwrap();
+    let table = catalog.by_name("a").unwrap();
+    assert_eq!(table.settings, TableSettings { created_at, ..with_ttl(1) });
+    let of_before = alter(TableSettings::default(), with_ttl(2));
+    assert_eq!(catalog.apply(&of_before, &Limits::default()), Err(CatalogError::AlteredMeanwhile("a".into())));
+}
+
+#[test]
 fn a_change_of_settings_that_does_not_know_another_is_refused() {
     let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let with_ttl = |seconds| TableSettings { default_ttl_seconds: seconds, ..TableSettings::default() };

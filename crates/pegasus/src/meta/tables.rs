@@ -175,12 +175,17 @@ pub(super) fn list(server: &PegasusServer, status: i32) -> ListTablesResponse {
     ListTablesResponse { error: ErrorCode(OK.into()), tables }
 }
 
+/// Seconds since 1970.
+fn seconds(time: UnixMillis) -> i64 {
+    i64::try_from(time.get() / 1_000).unwrap_or(i64::MAX)
+}
+
 /// What clients are to know of a table, if anything.
 fn info(entry: &TableEntry) -> Option<TableInfo> {
     let (status, expire_second) = match entry.state {
         TableState::Growing => return None,
         TableState::Active => (AVAILABLE, 0),
-        TableState::Dropped { purge_at } => (DROPPED, i64::try_from(purge_at.get() / 1_000).unwrap_or(i64::MAX)),
+        TableState::Dropped { purge_at } => (DROPPED, seconds(purge_at)),
     };
     let partitions = id(entry.schema.partitions);
     Some(TableInfo {
@@ -193,7 +198,7 @@ fn info(entry: &TableEntry) -> Option<TableInfo> {
         is_stateful: true,
         replicas: i32::from(entry.schema.replicas),
         expire_second,
-        create_second: 0,
+        create_second: entry.settings.created_at.map_or(0, seconds),
         drop_second: 0,
         is_duplicating: None,
         first_partitions: partitions,

@@ -16,6 +16,41 @@ fn create_with(table: &str, partitions: i32, replicas: i32, is_fine: bool, envs:
     Fields::default().string(1, table).inner(2, &options.bool(5, true).map(6, envs))
 }
 
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// When the first table with one replica that is listed expires, and when it was created, in seconds since 1970.
+fn times(meta: &mut Meta) -> (u64, u64) {
+    // What stands before these fields is the number of replicas.
+    let before = [Fields::default().i32(8, 1).bytes(), vec![10, 0, 9]].concat();
+    let list = meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, 0)).fields;
+    let at = list.windows(before.len()).position(|window| window == before).unwrap() + before.len();
+    let second = |at: usize| u64::from_be_bytes(list[at..at + 8].try_into().unwrap());
+    assert_eq!(list[at + 8..at + 11], [10, 0, 10]);
+    (second(at), second(at + 11))
+}
+
+#[test]
+fn a_table_says_when_it_was_created_whatever_becomes_of_it() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    let mut meta = Meta::at(port);
+    let before = now();
+    meta.create("feeds", "ERR_OK");
+    let created = times(&mut meta).1;
+    assert!((before..=now()).contains(&created), "{created} is not from {before} on");
+    meta.set_env("feeds", "default_ttl", "60", "ERR_OK");
+    node.cli("table alter feeds --partitions 8");
+    let table = Fields::default().string(1, "feeds");
+    wait_for("the table is split", Duration::from_secs(60), || {
+        let config = meta.call("RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX", &table);
+        config.has(&Fields::default().i32(3, 8)).then_some(())
+    });
+    assert_eq!(times(&mut meta).1, created);
+}
+
 /// In Pegasus a time of nothing, or less, stands for that of the cluster.
 #[test]
 fn a_table_that_is_dropped_with_no_time_to_keep_it_can_be_recalled() {
@@ -27,12 +62,7 @@ fn a_table_that_is_dropped_with_no_time_to_keep_it_can_be_recalled() {
     let options = Fields::default().bool(1, false).i64(2, 0);
     meta.expect("RPC_CM_DROP_APP", &Fields::default().string(1, "feeds").inner(2, &options), "ERR_OK");
 
-    // Of a table with one replica: the number of replicas, then the second in which it expires.
-    let before = [Fields::default().i32(8, 1).bytes(), vec![10, 0, 9]].concat();
-    let list = meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, 0)).fields;
-    let at = list.windows(before.len()).position(|window| window == before).unwrap() + before.len();
-    let expires = u64::from_be_bytes(list[at..at + 8].try_into().unwrap());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let (expires, now) = (times(&mut meta).0, now());
     assert!(expires > now + 3_600, "{expires} is soon after {now}");
     meta.expect("RPC_CM_RECALL_APP", &Fields::default().i32(1, 1).string(2, ""), "ERR_OK");
 }
