@@ -1,7 +1,7 @@
 //! Changing the catalog, from any node.
 
 use crate::catalog_answer::CatalogAnswer;
-use crate::catalog_told::takes_something_away;
+use crate::catalog_told::what_it_takes_away;
 use crate::operation::failed;
 use crate::services::number;
 use crate::store::Store;
@@ -125,9 +125,12 @@ impl Store {
             Ok(changed) => changed,
             Err(error) => return Ok(Err(error)),
         };
-        let behind = if takes_something_away(&command) { self.tell_others().await } else { Vec::new() };
+        let Some(change) = what_it_takes_away(&command) else { return Ok(Ok((changed, Vec::new()))) };
+        let behind = self.tell_others().await;
         if !behind.is_empty() {
-            tracing::warn!(?command, ?behind, "nodes have not said that they know this change of the catalog");
+            let nodes: Vec<String> = behind.iter().map(ToString::to_string).collect();
+            let nodes = nodes.join(", ");
+            tracing::warn!(change, nodes, "nodes have not said that they know a change of the catalog");
         }
         Ok(Ok((changed, behind)))
     }

@@ -18,19 +18,28 @@ const TOLD: Duration = Duration::from_secs(3);
 /// What a node answers that follows.
 const FOLLOWS: &[u8] = b"follows";
 
-/// Whether nodes that do not know of a change serve what they may not serve any more: a table under a name that it has lost, or
-/// somebody who may do less by now.
-pub(crate) fn takes_something_away(command: &CatalogCommand) -> bool {
+/// What a change takes away, in words, if nodes that do not know of it serve what they may not serve any more: a table under a name
+/// that it has lost, or somebody who may do less by now.
+pub(crate) fn what_it_takes_away(command: &CatalogCommand) -> Option<String> {
     use CatalogCommand::{Alter, AlterUser, CreateUser, Drop, DropDatabase, DropUser, Grant, Rename};
-    match command {
-        Drop { .. } | Rename { .. } | DropDatabase { .. } | DropUser { .. } | AlterUser { .. } => true,
+    Some(match command {
+        Drop { name, .. } => format!("table {name} was dropped"),
+        Rename { name, to } => format!("table {name} was renamed to {to}"),
+        DropDatabase { name } => format!("database {name} was dropped"),
+        DropUser { name } => format!("user {name} was dropped"),
+        AlterUser { name, .. } => format!("user {name} has another password, or none"),
         // Writes would pass by the hook.
-        Alter { settings, before, .. } => before.as_ref().is_none_or(|before| before.write_hook != settings.write_hook),
+        Alter { name, settings, before } => {
+            let has_other_hook = before.as_ref().is_none_or(|before| before.write_hook != settings.write_hook);
+            return has_other_hook.then(|| format!("table {name} has another write hook, or none"));
+        }
         // Clients that have not logged in are this user, who could do everything as long as there was none of this name.
-        CreateUser { name, .. } => name == "default",
-        Grant { changes, .. } => changes.values().any(|decision| *decision != Some(true)),
-        _ => false,
-    }
+        CreateUser { name, .. } if name == "default" => format!("user {name} was made"),
+        Grant { user, changes, .. } if changes.values().any(|decision| *decision != Some(true)) => {
+            format!("user {user} may do less")
+        }
+        _ => return None,
+    })
 }
 
 impl Store {
@@ -87,5 +96,27 @@ impl Store {
     pub(crate) async fn answer_whether_it_follows(&self, request: &[u8]) -> &'static [u8] {
         let Ok(index) = request.try_into().map(u64::from_le_bytes) else { return &[] };
         if self.view().progress().has_come_to(index).await { FOLLOWS } else { &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tessera_types::{TableSettings, UnixMillis};
+
+    #[test]
+    fn what_is_taken_away_is_said_in_words() {
+        let taken = |command: CatalogCommand| what_it_takes_away(&command);
+        let drop = CatalogCommand::Drop { name: "feeds".into(), purge_at: UnixMillis::new(1) };
+        assert_eq!(taken(drop).as_deref(), Some("table feeds was dropped"));
+        let password = CatalogCommand::AlterUser { name: "ada".into(), password: None };
+        assert_eq!(taken(password).as_deref(), Some("user ada has another password, or none"));
+        let alter = |before: Option<TableSettings>| CatalogCommand::Alter {
+            name: "feeds".into(),
+            settings: TableSettings { default_ttl_seconds: 5, ..TableSettings::default() },
+            before,
+        };
+        assert_eq!(taken(alter(Some(TableSettings::default()))), None);
+        assert_eq!(taken(alter(None)).as_deref(), Some("table feeds has another write hook, or none"));
     }
 }

@@ -83,6 +83,7 @@ func acceptance(metas []string) {
 	several(table)
 	conditional(table)
 	scans(table)
+	administration(metas, "go_acceptance", 4)
 	ok("close the table", table.Close())
 	ok("close the client", client.Close())
 	if _, err := pegasus.NewClient(pegasus.Config{MetaServers: metas}).OpenTable(short(), "no_such"); err == nil {
