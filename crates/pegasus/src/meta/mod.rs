@@ -2,6 +2,7 @@
 
 mod cluster;
 mod compaction;
+mod create;
 mod disk;
 mod envs;
 mod hot_keys;
@@ -50,7 +51,7 @@ async fn dispatch(
         }
         "RPC_CM_CREATE_APP" => {
             let request: CreateRequest = read_argument(message)?;
-            let (error, table) = tables::create(server, request).await;
+            let (error, table) = create::create(server, request).await;
             write_reply(out, call, &CreateResponse { error: ErrorCode(error.into()), table });
         }
         "RPC_CM_DROP_APP" => {
