@@ -40,8 +40,8 @@ pub(crate) struct Connection {
     unwanted: usize,
     output: Vec<u8>,
     outbox: Arc<Outbox>,
-    /// Whether nothing comes after what is to be written out.
-    is_over: bool,
+    /// Whether nothing more is read: the connection ends when all is answered.
+    ends: bool,
 }
 
 impl Connection {
@@ -52,13 +52,12 @@ impl Connection {
         memory: Arc<ClientShare>,
     ) -> Self {
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
-        let (unwanted, is_over) = (0, false);
-        Self { server, stream, address, access, known_users, memory, input, unwanted, output, outbox, is_over }
+        let (unwanted, ends) = (0, false);
+        Self { server, stream, address, access, known_users, memory, input, unwanted, output, outbox, ends }
     }
 
     /// Serves until the client leaves, errs or stops reading.
     pub(crate) async fn run(mut self) -> io::Result<()> {
-        let mut ends = false;
         loop {
             // Asked first: what comes meanwhile is not in what is taken.
             let was_waiting = self.outbox.waiting() > 0;
@@ -72,22 +71,19 @@ impl Connection {
             self.write_out().await?;
             if !was_waiting && self.outbox.waiting() == 0 {
                 self.memory.answered();
-                if ends {
+                if self.ends {
                     return Ok(());
                 }
             }
-            if self.is_over {
-                return Ok(());
-            }
             tokio::select! {
-                bytes = self.stream.read(&mut self.input), if !ends && self.outbox.waiting() < PIPELINE => {
+                bytes = self.stream.read(&mut self.input), if !self.ends && self.outbox.waiting() < PIPELINE => {
                     if bytes? == 0 {
                         return Ok(());
                     }
                     // What was read when the node stops is not carried out.
                     match self.memory.begin() {
                         true => self.process().await?,
-                        false => ends = true,
+                        false => self.ends = true,
                     }
                 }
                 () = self.outbox.changed() => {}
@@ -125,7 +121,7 @@ impl Connection {
             match http::head(&self.input) {
                 Head::Target(target) if self.access.is_everything() => {
                     self.output.extend_from_slice(&http::respond(&self.server, target));
-                    self.is_over = true;
+                    self.ends = true;
                     break;
                 }
                 Head::Incomplete if self.access.is_everything() => break,
