@@ -80,6 +80,8 @@ pub enum Place<'a> {
     Database(&'a str),
     /// In a table.
     Table(&'a TableInfo),
+    /// In the table that has this full name now.
+    Named(&'a str),
 }
 
 impl Place<'_> {
@@ -92,8 +94,9 @@ impl Place<'_> {
         let is_given = match self {
             Self::Global => rights.may(right),
             Self::Database(name) => rights.may_in_database(right, name),
-            Self::Table(table) if right == Right::Write => rights.may_write_in_table(&table.full_name()),
-            Self::Table(table) => rights.may_in_table(right, &table.full_name()),
+            Self::Table(table) => return Place::Named(&table.full_name()).check(requester, right),
+            Self::Named(table) if right == Right::Write => rights.may_write_in_table(table),
+            Self::Named(table) => rights.may_in_table(right, table),
         };
         match is_given {
             true => Ok(()),

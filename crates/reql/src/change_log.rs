@@ -134,6 +134,11 @@ pub trait ChangeLog: Send {
     /// If documents cannot be read, or not now.
     fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread>;
 
+    /// The full name that the table has now, if it may have got another one since it was subscribed to.
+    fn table_name(&self) -> Option<String> {
+        None
+    }
+
     /// The bytes by which the source sorts a key of an index; `None` if the value can be no key.
     fn index_key(&self, value: &Value) -> Option<Vec<u8>> {
         key::secondary_key(value).ok()

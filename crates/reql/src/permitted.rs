@@ -29,11 +29,23 @@ pub(crate) struct Permitted<S> {
     requester: Arc<dyn Requester>,
 }
 
-/// Changes of a table, for as long as the user may read it.
+/// Changes of a table, for as long as the user may read it, whatever its name is by then.
 struct PermittedLog {
     log: Box<dyn ChangeLog>,
     table: TableInfo,
     requester: Arc<dyn Requester>,
+}
+
+impl PermittedLog {
+    fn check(&self) -> Result<()> {
+        let check = || {
+            let name = self.log.table_name();
+            let place = name.as_ref().map_or(Place::Table(&self.table), |name| Place::Named(name));
+            place.check(&*self.requester, Right::Read)
+        };
+        // The table may have got another name, and its rights with it, between the two looks.
+        check().or_else(|_| check())
+    }
 }
 
 impl<S: Source> Permitted<S> {
@@ -258,7 +270,7 @@ impl ChangeLog for PermittedLog {
 
     fn next(&mut self, limit: usize) -> Result<Vec<LogEvent>> {
         let events = self.log.next(limit)?;
-        Place::Table(&self.table).check(&*self.requester, Right::Read)?;
+        self.check()?;
         Ok(events)
     }
 
@@ -267,8 +279,12 @@ impl ChangeLog for PermittedLog {
     }
 
     fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread> {
-        Place::Table(&self.table).check(&*self.requester, Right::Read)?;
+        self.check()?;
         self.log.pages(wanted)
+    }
+
+    fn table_name(&self) -> Option<String> {
+        self.log.table_name()
     }
 
     fn index_key(&self, value: &Value) -> Option<Vec<u8>> {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use tessera_reql::{
     AccountChange, Administrator, Answer, Cursor, ErrorKind, Failure, MemorySource, Query, Request, Requester, Source,
-    Stop,
+    Stop, TableChange,
 };
 use tessera_types::{PermissionChanges, Right, Rights, Scope};
 
@@ -42,8 +42,12 @@ impl Databases {
     }
 
     fn grant(&self, right: Right, is_given: bool) {
-        let changes = PermissionChanges::from([(right, Some(is_given))]);
-        self.0.change_account("bob", AccountChange::Grant(Scope::Table("test.t".into()), changes)).unwrap();
+        self.grant_in(Scope::Table("test.t".into()), right, Some(is_given));
+    }
+
+    fn grant_in(&self, scope: Scope, right: Right, is_given: Option<bool>) {
+        let changes = PermissionChanges::from([(right, is_given)]);
+        self.0.change_account("bob", AccountChange::Grant(scope, changes)).unwrap();
     }
 
     fn run(&self, requester: Arc<dyn Requester>, text: &str) -> Result<Answer, Failure> {
@@ -63,6 +67,33 @@ impl Databases {
 }
 
 const NOT_READ: &str = "User `bob` does not have the required `read` permission.";
+
+#[test]
+fn a_feed_goes_by_the_rights_in_the_table_that_it_is_of_whatever_its_name_is() {
+    let rename = |databases: &Databases, from: [&str; 2], to: [&str; 2]| {
+        let database = databases.0.database(from[0]).unwrap().unwrap();
+        let table = databases.0.table(&database, from[1]).unwrap().unwrap();
+        let change = TableChange::Rename { database: to[0].into(), name: to[1].into() };
+        databases.0.change_table(&table, &change).unwrap();
+    };
+    // The right is one in the table, and goes with it.
+    let databases = Databases::new();
+    databases.0.create_database("private").unwrap();
+    let mut feed = databases.stream_of_bob("[1,[152,[[15,[\"t\"]]]]]").unwrap();
+    rename(&databases, ["test", "t"], ["private", "u"]);
+    databases.do_all("[1,[56,[[15,[[14,[\"private\"]],\"u\"]],{\"id\":3}]]]").unwrap();
+    assert_eq!(feed.next(10).unwrap().len(), 1);
+    // The right is one in the database, and the table is there no more.
+    let databases = Databases::new();
+    databases.0.create_database("private").unwrap();
+    databases.grant_in(Scope::Table("test.t".into()), Right::Read, None);
+    databases.grant_in(Scope::Database("test".into()), Right::Read, Some(true));
+    let mut feed = databases.stream_of_bob("[1,[152,[[15,[\"t\"]]]]]").unwrap();
+    rename(&databases, ["test", "t"], ["private", "t"]);
+    databases.do_all("[1,[56,[[15,[[14,[\"private\"]],\"t\"]],{\"id\":3}]]]").unwrap();
+    let failure = feed.next(10).unwrap_err();
+    assert_eq!((failure.kind, &*failure.message), (ErrorKind::Permission, NOT_READ));
+}
 
 #[test]
 fn a_feed_ends_when_its_user_may_not_read_any_more() {

@@ -197,6 +197,14 @@ impl ChangeLog for Tail {
         Ok(pages.into_iter().map(|page| page.ok_or_else(damaged)).collect::<Result<_>>()?)
     }
 
+    fn table_name(&self) -> Option<String> {
+        let table = self.queue.lock().table();
+        let table = table.successor().unwrap_or(table);
+        // The catalog has names and rights of one moment; the table follows it.
+        let catalog = self.tables.0.store.catalog();
+        Some(catalog.get(table.id()).map_or_else(|| table.name().to_string(), |entry| entry.name.clone()))
+    }
+
     fn index_key(&self, value: &Value) -> Option<Vec<u8>> {
         let key = SecondaryKey::of_entry(Document::encode(value).value()).ok()?;
         Some(key.bytes().to_vec())

@@ -43,6 +43,10 @@ impl ChangeLog for MemoryChanges {
         Ok(waiting.changes.drain(..count).map(LogEvent::Change).collect())
     }
 
+    fn table_name(&self) -> Option<String> {
+        Some(lock(&self.table).info.full_name())
+    }
+
     fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>, Unread> {
         let table = lock(&self.table);
         let page = |(_, scan): (u32, Scan)| {
