@@ -106,6 +106,6 @@ oracle-wire: test-deps ## The same through the ReQL port, by one node and by thr
 	ORACLE_WHOLE=1 $(CARGO) test --locked --release -p tessera --test node reql_oracle -- --nocapture --test-threads 1
 
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
-	cd fuzz && for target in resp pegasus log peer document reql reql_stored reql_wire; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
+	cd fuzz && for target in resp pegasus log peer document reql reql_stored reql_wire reql_resume geometry; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
 .PHONY: help deps memory-deps test-deps build build-memory test-memory run test verify fix bench peers published ycsb redis-clients pegasus-suites crash model chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire

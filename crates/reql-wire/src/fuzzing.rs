@@ -1,6 +1,7 @@
-//! Connections without a server, for the fuzz target and the tests.
+//! Connections without a server, and tokens of feeds without tables, for the fuzz targets and the tests.
 
 use crate::connection::understand;
+use crate::feeds::Division;
 use crate::frame::{Frames, HEAD_BYTES, Incoming, READ_BYTES};
 use crate::handshake;
 use crate::logins::Logins;
@@ -12,6 +13,7 @@ use std::task::{Context, Poll};
 use tessera_access::{Authenticator, Password, User, Users};
 use tessera_face::ClientMemory;
 use tessera_reql::Request;
+use tessera_types::Partitioner;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 
@@ -163,6 +165,21 @@ fn is_read(text: &[u8]) -> bool {
     }
 }
 
+/// Reads a resume token, and looks where feeds would go on in tables that were split since or were not.
+///
+/// # Panics
+/// If they would go on in partitions that are not there.
+pub fn resume(token: &str) {
+    for resume in tessera_reql::read_resume_token(token).unwrap_or_default() {
+        for partitioner in [Partitioner::Crc64, Partitioner::RedisSlots] {
+            for partitions in [1, 8, 64] {
+                let positions = Division { partitioner, partitions }.positions(&resume);
+                assert!(positions.keys().all(|partition| *partition < partitions));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,5 +246,15 @@ mod tests {
         let bytes = [with_key(0x400c_2d20, "key", 0x7e69_70c7), frame(1, "[5]"), frame(9, &" ".repeat(2049))].concat();
         assert_eq!(serve(&bytes, &[5]), (1, 1));
         assert_eq!(converse(&bytes, &[]).end, End::TooLong(9, 2049));
+    }
+
+    #[test]
+    fn tokens_that_make_no_sense_are_refused_or_lead_nowhere() {
+        // A table `t` of one partition, and a position in the last partition that a number can name.
+        for token in ["", "xx", "01", "010174010100", "0101740101ffffffff0f0200", "010174ffffffff0f01feffffff0f0200"] {
+            resume(token);
+        }
+        let read = tessera_reql::read_resume_token("0101740101ffffffff0f0200").unwrap();
+        assert_eq!((read[0].scheme, &read[0].reached[..]), (1, &[(u32::MAX, 1)][..]));
     }
 }

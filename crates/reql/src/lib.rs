@@ -61,6 +61,7 @@ pub use cluster::{
 };
 pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop, Wait};
 pub use error::{Error, ErrorKind, Result, Step};
+pub use feed::read_resume_token;
 pub use function::{Body, Function, Scope};
 pub use gathered::{Replacement, Together};
 pub use http::{HttpAnswer, HttpClient, HttpFailure, HttpRequest};

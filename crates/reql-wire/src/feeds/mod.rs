@@ -14,6 +14,7 @@
 //!
 //! See docs/decisions/0055.
 
+mod heirs;
 mod log;
 mod poll;
 mod pull;
@@ -23,6 +24,7 @@ mod retention;
 mod tail;
 mod waiters;
 
+pub(crate) use heirs::Division;
 pub(crate) use log::{append, begin, end, is_logging};
 pub(crate) use poll::poll;
 pub(crate) use record::{ChangesWork, LogPosition, NewChanges, STATE_KEY, decode_state};

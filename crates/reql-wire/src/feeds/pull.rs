@@ -1,5 +1,6 @@
 //! The task of a feed that polls the leaders of a table's partitions, and puts what comes into a queue.
 
+use super::heirs::Division;
 use super::queue::Queue;
 use super::record::{ChangesWork, Keys, NewChanges, decode_change, number_of};
 use crate::route::{Place, reach};
@@ -177,9 +178,10 @@ impl Pulling {
     fn split(&mut self, successor: Arc<Table>) -> Result<()> {
         let before = self.table.schema().partitions;
         let wanted = partitions_of(&successor, &self.interest)?;
+        let division = division_of(&successor);
         let (mut positions, mut events) = (BTreeMap::new(), Vec::new());
         for (of, at) in std::mem::take(&mut self.positions) {
-            let heirs = heirs(&successor, of, before).into_iter();
+            let heirs = division.heirs(of, before).into_iter();
             let into: Vec<u32> = heirs.filter(|heir| wanted.contains(heir)).collect();
             positions.extend(into.iter().map(|heir| (*heir, at)));
             events.push(LogEvent::Split { of, into });
@@ -224,12 +226,6 @@ pub(super) fn partitions_of(table: &Table, interest: &Interest) -> Result<BTreeS
     Ok(partitions)
 }
 
-/// The partitions of a table with more partitions that have what a partition had.
-pub(super) fn heirs(table: &Table, partition: u32, before: u32) -> Vec<u32> {
-    let (mut heirs, mut count) = (vec![partition], before);
-    while count < table.schema().partitions {
-        count *= 2;
-        heirs = heirs.iter().flat_map(|heir| table.schema().partitioner.children_of(*heir, count)).collect();
-    }
-    heirs
+pub(super) fn division_of(table: &Table) -> Division {
+    Division { partitioner: table.schema().partitioner, partitions: table.schema().partitions }
 }

@@ -4,7 +4,7 @@
 //! which the query takes from. When the queue has no room the task waits, and what is not read stays in the partitions' logs. When the table was split, the
 //! feed goes on in the new partitions at the same positions.
 
-use super::pull::{Pulling, heirs, partitions_of};
+use super::pull::{Pulling, division_of, partitions_of};
 use super::queue::Queue;
 use super::record::Keys;
 use crate::route::Place;
@@ -96,7 +96,7 @@ impl Tables {
                 Err(error) => return Err(error),
             }
         };
-        let resumed = resume.as_ref().map(|resume| positions_of(&table, resume));
+        let resumed = resume.as_ref().map(|resume| division_of(&table).positions(resume));
         let mut positions = BTreeMap::new();
         for (partition, begun) in partitions.into_iter().zip(begun) {
             let Reply::ChangesBegun(log) = begun else { return Err(damaged()) };
@@ -125,15 +125,6 @@ impl Tables {
         let task = self.0.runtime.spawn(pulling.run()).abort_handle();
         Ok(Tail { tables: Self(self.0.clone()), info: info.clone(), begun, queue, has_room, task })
     }
-}
-
-/// Where to go on in each partition of a table which may have been split since.
-fn positions_of(table: &Table, resume: &Resume) -> BTreeMap<u32, u64> {
-    let mut positions = BTreeMap::new();
-    for (partition, at) in &resume.reached {
-        positions.extend(heirs(table, *partition, resume.scheme.max(1)).into_iter().map(|heir| (heir, *at)));
-    }
-    positions
 }
 
 impl ChangeLog for Tail {

@@ -23,3 +23,4 @@ mod window;
 
 pub use options::FeedOptions;
 pub use rows::FeedRows;
+pub use token::read_resume_token;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::change_log::Reached;
+use crate::change_log::{Reached, Resume};
 use crate::error::{Error, Result};
 
 /// The form of tokens.
@@ -89,6 +89,15 @@ pub fn read(text: &str) -> Result<Vec<TableToken>> {
     let bytes: Option<Vec<u8>> = digits.map(|pair| byte(pair).filter(|_| pair.len() == 2)).collect();
     let tables = bytes.and_then(|bytes| read_bytes(&bytes));
     tables.ok_or_else(|| Error::logic("The option `resume` is not a resume token of a changefeed."))
+}
+
+/// Where a feed with this token goes on in each of its tables.
+///
+/// # Errors
+/// If the text is no token.
+pub fn read_resume_token(text: &str) -> Result<Vec<Resume>> {
+    let resume = |token: TableToken| Resume { scheme: token.scheme, reached: token.reached() };
+    Ok(read(text)?.into_iter().map(resume).collect())
 }
 
 fn read_bytes(mut input: &[u8]) -> Option<Vec<TableToken>> {
