@@ -111,6 +111,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let mut issues = cluster.issues();
     issues.extend(server.node.set_aside());
     issues.extend(server.node.damage());
+    issues.extend(server.node.lack_of_time());
     issues.extend(comparison::issues(&server.node));
     if server.store().is_removed() {
         issues.push(RequestError::Removed.to_string());

@@ -89,7 +89,7 @@ impl Catalog {
             replicas: TableSchema::DEFAULT_REPLICAS,
         };
         let mut catalog = Self { next_node: 2, ..Self::default() };
-        catalog.nodes.insert(first, NodeEntry { id: first, site, is_draining: false, is_expected: false, token: None });
+        catalog.nodes.insert(first, NodeEntry::of_first(first, site));
         catalog.insert("default", schema, TableSettings::default(), &BTreeSet::new());
         catalog
     }
@@ -335,13 +335,14 @@ impl Catalog {
                 let id = known.unwrap_or(NodeId(self.next_node));
                 self.next_node += u32::from(known.is_none());
                 let (site, token) = (site.clone(), token.clone());
-                self.nodes.insert(id, NodeEntry { id, site, is_draining: false, is_expected: true, token });
+                self.nodes.insert(id, NodeEntry::let_in(id, site, token));
                 Ok(Changed::Node(id))
             }
-            CatalogCommand::Arrived { node } => {
+            CatalogCommand::Arrived { node, has_vote } => {
                 let entry = self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?;
                 entry.is_expected = false;
                 entry.token = None;
+                entry.is_new &= !has_vote;
                 Ok(Changed::Node(*node))
             }
             CatalogCommand::SetSite { node, site } => {
@@ -412,7 +413,10 @@ impl Catalog {
                 Ok(Changed::Table(*table))
             }
             CatalogCommand::Moved { table, partition, members, version } => {
-                self.placement(*table, *partition)?.moved(members, *version);
+                let placement = self.placement(*table, *partition)?;
+                placement.moved(members, *version);
+                let members = placement.current.clone();
+                self.note_members(&members);
                 Ok(Changed::Table(*table))
             }
         }
@@ -429,6 +433,15 @@ impl Catalog {
         if is_witness { ReplicaId::new_witness(node, incarnation) } else { ReplicaId { node, incarnation } }
     }
 
+    /// The nodes of a group's members are not new any more.
+    fn note_members(&mut self, members: &[ReplicaId]) {
+        for member in members {
+            if let Some(node) = self.nodes.get_mut(&member.node) {
+                node.is_new = false;
+            }
+        }
+    }
+
     /// Replicas for each partition of a new table.
     fn place_new_table(&mut self, schema: &TableSchema, absent: &BTreeSet<NodeId>) -> SharedList<Placement> {
         let (nodes, tables): (Vec<_>, Vec<_>) = (self.nodes().collect(), self.tables().collect());
@@ -436,6 +449,7 @@ impl Catalog {
         let placement = nodes.into_iter().map(|Nodes { data_replicas, witness }| {
             let mut replicas: Vec<_> = data_replicas.into_iter().map(|node| self.new_replica(node, false)).collect();
             replicas.extend(witness.map(|node| self.new_replica(node, true)));
+            self.note_members(&replicas);
             Placement::of_initial_members(replicas)
         });
         placement.collect()

@@ -209,7 +209,11 @@ impl Reconciler {
         let host = self.host.clone();
         let catalog = host.view.catalog();
         for node in catalog.nodes().filter(|node| node.is_expected && presence.is_here(node.id)) {
-            self.change(CatalogCommand::Arrived { node: node.id }).await;
+            self.change(CatalogCommand::Arrived { node: node.id, has_vote: false }).await;
+        }
+        let has_vote = |node: NodeId| view.voters.iter().any(|voter| voter.node == node);
+        for node in catalog.nodes().filter(|node| node.is_new && !node.is_expected && has_vote(node.id)) {
+            self.change(CatalogCommand::Arrived { node: node.id, has_vote: true }).await;
         }
         let nodes: Vec<NodeId> = catalog.nodes().filter(|node| !node.is_expected).map(|node| node.id).collect();
         let members: Vec<_> = view.voters.iter().chain(&view.learners).copied().collect();

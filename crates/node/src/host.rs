@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::Instant;
-use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
+use std::time::{Duration, Instant};
+use tessera_cluster::{Catalog, CatalogRequest, NodeEntry, TableEntry, TableState};
 use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupId, GroupStart, Inbox, SharedLog};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
@@ -85,15 +85,42 @@ pub(crate) struct Host {
     pub(crate) leader_news: Arc<Notify>,
 }
 
+/// A node that has begun hears others sooner.
+const KNOWS_TIME: Duration = Duration::from_secs(5);
+
 impl Host {
-    /// Takes the cluster's time anew from the clocks of the nodes that the catalog names. Those that never came have none: if they
-    /// counted, a majority might never be heard, and nothing would expire.
+    /// Takes the cluster's time anew from the clocks of the nodes that the catalog names. Those that never came, or never held anything,
+    /// are not missed: if they were, a majority might never be heard, and nothing would expire.
     pub(crate) fn follow_clocks(&self) {
         let catalog = self.view.catalog();
-        let others = catalog.nodes().filter(|node| node.id != self.identity.node && !node.is_expected);
-        let heard = |clock: NodeClock| HeardClock { distance: clock.distance, is_recent: clock.is_recent };
-        let clocks: Vec<_> = others.map(|node| self.transport.clock(node.id).map(heard)).collect();
-        self.clock.follow(&clocks);
+        let (mut clocks, mut new) = (Vec::new(), Vec::new());
+        for node in self.others_that_came(&catalog) {
+            let heard = |clock: NodeClock| HeardClock { distance: clock.distance, is_recent: clock.is_recent };
+            let clock = self.transport.clock(node.id).map(heard);
+            if node.is_new { new.extend(clock) } else { clocks.push(clock) }
+        }
+        self.clock.follow(&clocks, &new);
+    }
+
+    fn others_that_came<'a>(&self, catalog: &'a Catalog) -> impl Iterator<Item = &'a NodeEntry> {
+        let own = self.identity.node;
+        catalog.nodes().filter(move |node| node.id != own && !node.is_expected)
+    }
+
+    /// What an operator is told while the cluster's time is not known: who is missed.
+    pub(crate) fn lack_of_time(&self) -> Option<String> {
+        if self.clock.is_certain() || self.began.elapsed() < KNOWS_TIME {
+            return None;
+        }
+        let catalog = self.view.catalog();
+        let is_missed = |node: &&NodeEntry| !node.is_new && self.transport.clock(node.id).is_none();
+        let missed = self.others_that_came(&catalog).filter(is_missed);
+        let missed = missed.map(|node| format!("{} ({})", node.id, node.site.peer)).collect::<Vec<_>>().join(", ");
+        let node = self.identity.node;
+        Some(format!(
+            "node {node} does not know the cluster's time, since it has not heard a majority of the nodes since it started: nothing \
+             expires here meanwhile. Nodes that are missed: {missed}. Start them, or `tessera node remove` those that are gone for good"
+        ))
     }
 
     /// Makes the open tables those of the catalog.
@@ -207,7 +234,7 @@ fn column_family(id: TableId) -> String {
 mod tests {
     use crate::test_node::TestNode;
     use tessera_cluster::{CatalogCommand, Site};
-    use tessera_types::{EngineKind, UnixMillis};
+    use tessera_types::{EngineKind, NodeId, UnixMillis};
 
     /// A node that asked to be let in and was never heard of stays in the catalog until it is removed. After the next start of a
     /// node that was alone nothing expired any more.
@@ -219,6 +246,31 @@ mod tests {
         }
         let node = node.restart(|_| {}, |_| {});
         node.wait_for("the time", |_| node.host.clock.is_certain().then_some(())).await;
+    }
+
+    /// Nodes that were heard of for a moment, and were gone before they held anything, once kept everything from expiring after the next
+    /// start, and nobody was told. Those that have held something are missed, and named.
+    #[tokio::test]
+    async fn nodes_that_never_held_anything_have_no_say_about_the_time_and_others_that_are_missed_are_named() {
+        let node = TestNode::start(|_| {});
+        for number in 2..=4 {
+            let site = Site { peer: format!("host-{number}:1"), ..Site::default() };
+            node.change(CatalogCommand::AddNode { site, token: None }).await;
+            node.change(CatalogCommand::Arrived { node: NodeId(number), has_vote: false }).await;
+        }
+        let node = node.restart(|_| {}, |_| {});
+        node.wait_for("the time", |_| node.host.clock.is_certain().then_some(())).await;
+        for number in 2..=3 {
+            node.change(CatalogCommand::Arrived { node: NodeId(number), has_vote: true }).await;
+        }
+        assert!(node.host.lack_of_time().is_none(), "it was known before");
+        let node = node.restart(|_| {}, |_| {});
+        let told = node.wait_for("that the time is not known", |_| node.host.lack_of_time()).await;
+        assert!(told.contains("missed: 2 (host-2:1), 3 (host-3:1). Start them, or `tessera node remove`"), "{told}");
+        node.change(CatalogCommand::RemoveNode { node: NodeId(3) }).await;
+        node.change(CatalogCommand::RemoveNode { node: NodeId(2) }).await;
+        node.wait_for("the time", |_| node.host.clock.is_certain().then_some(())).await;
+        assert!(node.host.lack_of_time().is_none());
     }
 
     /// What nobody ever started serves nothing that it may not serve.

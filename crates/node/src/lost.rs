@@ -160,7 +160,7 @@ mod tests {
             let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
             for node in [2, 3].map(NodeId) {
                 apply(CatalogCommand::AddNode { site: Site::default(), token: None });
-                apply(CatalogCommand::Arrived { node });
+                apply(CatalogCommand::Arrived { node, has_vote: false });
             }
             let schema = TableSchema {
                 engine: EngineKind::Memory,
@@ -278,7 +278,7 @@ mod tests {
         let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
         for node in [2, 3].map(NodeId) {
             apply(CatalogCommand::AddNode { site: Site::default(), token: None });
-            apply(CatalogCommand::Arrived { node });
+            apply(CatalogCommand::Arrived { node, has_vote: false });
         }
         apply(CatalogCommand::SetReplicas { name: "t".into(), replicas: 3 });
         let nodes = [1, 2, 3].map(NodeId).to_vec();

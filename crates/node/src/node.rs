@@ -69,6 +69,11 @@ impl Node {
         self.host.damage_in_words()
     }
 
+    /// What an operator is told while this node does not know the cluster's time, so that nothing expires.
+    pub fn lack_of_time(&self) -> Option<String> {
+        self.host.lack_of_time()
+    }
+
     /// Why engines here do not take what is committed, if one does not.
     pub fn refused_writes(&self) -> Option<String> {
         self.host.refused_writes.reason()

@@ -278,7 +278,7 @@ mod tests {
         let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let mut apply = |command: CatalogCommand| _ = catalog.apply(&command, &Limits::default()).unwrap();
         apply(CatalogCommand::AddNode { site: Site::default(), token: None });
-        apply(CatalogCommand::Arrived { node: NodeId(2) });
+        apply(CatalogCommand::Arrived { node: NodeId(2), has_vote: false });
         let schema = TableSchema {
             engine: EngineKind::Rocksdb,
             partitions: 1,

@@ -14,6 +14,9 @@
 //! harm than one that is gone too early. To stand still where a clock becomes doubtful would do harm too: a record that is written
 //! meanwhile with ten seconds to live would be gone at once when the doubt ends and the time leaps forward.
 //!
+//! A process that has not heard a majority of the nodes takes nothing for expired: its own clock may be the wrong one. Nodes that were let
+//! in and have never held anything do not count for that, since they may never come again; what their clocks say does.
+//!
 //! A clock that is set does not show before the median was taken again. The time never goes back while a process runs: where all
 //! that the clocks allow is earlier, it stands still until that has caught up.
 
@@ -55,14 +58,16 @@ fn distance(time: u64, monotonic: u64) -> i64 {
 struct Span {
     earliest: i64,
     latest: i64,
-    /// Whether a majority of the nodes was heard at one time or another.
+    /// Whether a majority of the nodes that are not new was heard at one time or another.
     is_of_majority: bool,
 }
 
 impl Span {
     /// What the clocks allow that were heard, this node's `own` among them. The clocks of other nodes are `None` until they were heard.
-    fn of(own: i64, others: &[Option<HeardClock>]) -> Self {
-        let heard = others.iter().flatten();
+    /// Those of `new` nodes were heard, and nobody misses them.
+    fn of(own: i64, others: &[Option<HeardClock>], new: &[HeardClock]) -> Self {
+        let missed = others.iter().filter(|clock| clock.is_none()).count();
+        let heard = others.iter().flatten().chain(new);
         let medians = |mut distances: Vec<i64>| {
             distances.push(own);
             distances.sort_unstable();
@@ -73,7 +78,7 @@ impl Span {
         Self {
             earliest: all.0.min(recent.0),
             latest: all.1.max(recent.1),
-            is_of_majority: 2 * (heard.count() + 1) > others.len() + 1,
+            is_of_majority: 2 * missed < others.len() + 1,
         }
     }
 }
@@ -102,21 +107,21 @@ impl ClusterClock {
         UnixMillis::new(time.max(self.floor.load(Ordering::Acquire)))
     }
 
-    /// Whether a majority of the nodes was heard at one time or another. Until then nothing may be taken for expired that
-    /// the log does not say has.
+    /// Whether a majority of the nodes that are not new was heard at one time or another. Until then nothing may be taken for expired
+    /// that the log does not say has.
     #[inline]
     pub fn is_certain(&self) -> bool {
         self.is_certain.load(Ordering::Acquire)
     }
 
-    /// Takes what the clocks say anew. `others` are the other nodes' clocks, `None` for those that were not heard.
-    pub fn follow(&self, others: &[Option<HeardClock>]) {
-        self.follow_at(own_distance(), others, monotonic_millis());
+    /// Takes what the clocks say anew. `others` are the other nodes' clocks, `None` for those that were not heard; `new` are those that
+    /// were heard of nodes which held nothing so far.
+    pub fn follow(&self, others: &[Option<HeardClock>], new: &[HeardClock]) {
+        self.follow_span(Span::of(own_distance(), others, new), monotonic_millis());
     }
 
-    fn follow_at(&self, own: i64, others: &[Option<HeardClock>], monotonic: u64) {
+    fn follow_span(&self, Span { earliest, latest, is_of_majority }: Span, monotonic: u64) {
         let _following = self.following.lock();
-        let Span { earliest, latest, is_of_majority } = Span::of(own, others);
         let before = self.distance.load(Ordering::Acquire);
         // What was said before a majority was heard does not bind: nothing was taken for expired by it.
         let new = if self.is_certain() { before.clamp(earliest, latest) } else { earliest };
@@ -153,20 +158,20 @@ mod tests {
         for wrong in [-5 * HOUR, 5 * HOUR] {
             for clocks in [[wrong, 10, 20], [10, wrong, 20], [10, 20, wrong]] {
                 let Span { earliest, latest, is_of_majority } =
-                    Span::of(clocks[0], &heard(&[Some(clocks[1]), Some(clocks[2])]));
+                    Span::of(clocks[0], &heard(&[Some(clocks[1]), Some(clocks[2])]), &[]);
                 assert!(earliest == latest && (10..=20).contains(&latest) && is_of_majority, "{clocks:?}: {latest}");
             }
         }
-        assert_eq!(Span::of(7, &heard(&[])), span(7, 7));
-        assert_eq!(Span::of(HOUR, &heard(&[Some(0)])), span(0, HOUR));
-        assert_eq!(Span::of(0, &heard(&[Some(HOUR)])), span(0, HOUR));
-        assert_eq!(Span::of(3, &heard(&[Some(1), Some(2), Some(4)])), span(2, 3));
-        assert_eq!(Span::of(3, &heard(&[Some(1), Some(5), Some(HOUR), Some(-HOUR)])), span(3, 3));
+        assert_eq!(Span::of(7, &heard(&[]), &[]), span(7, 7));
+        assert_eq!(Span::of(HOUR, &heard(&[Some(0)]), &[]), span(0, HOUR));
+        assert_eq!(Span::of(0, &heard(&[Some(HOUR)]), &[]), span(0, HOUR));
+        assert_eq!(Span::of(3, &heard(&[Some(1), Some(2), Some(4)]), &[]), span(2, 3));
+        assert_eq!(Span::of(3, &heard(&[Some(1), Some(5), Some(HOUR), Some(-HOUR)]), &[]), span(3, 3));
     }
 
     #[test]
     fn a_majority_of_all_nodes_must_be_heard_not_of_those_that_were() {
-        let is_of_majority = |others: &[Option<i64>]| Span::of(0, &heard(others)).is_of_majority;
+        let is_of_majority = |others: &[Option<i64>]| Span::of(0, &heard(others), &[]).is_of_majority;
         assert!(!is_of_majority(&[None]));
         assert!(is_of_majority(&[None, Some(0)]));
         assert!(!is_of_majority(&[None, None, Some(0)]));
@@ -174,22 +179,33 @@ mod tests {
         assert!(is_of_majority(&[None, None, Some(1), Some(0)]));
     }
 
+    /// Nodes that were let in, and were gone before they held anything, once kept everything from expiring until somebody removed them.
+    #[test]
+    fn nobody_misses_the_clocks_of_nodes_that_never_held_anything_but_those_that_are_heard_count() {
+        let new = |distance| HeardClock { distance, is_recent: true };
+        assert!(Span::of(0, &[], &[]).is_of_majority);
+        // They do not stand for those that are missed.
+        assert!(!Span::of(0, &heard(&[None, None]), &[new(0), new(0), new(0)]).is_of_majority);
+        assert_eq!(Span::of(HOUR, &heard(&[]), &[new(0), new(10)]), span(10, 10));
+        assert_eq!(Span::of(0, &heard(&[Some(10)]), &[new(HOUR)]), span(10, 10));
+    }
+
     #[test]
     fn time_stands_still_rather_than_going_back() {
         let clock = ClusterClock::default();
         assert!(!clock.is_certain());
-        clock.follow_at(HOUR, &heard(&[None, None]), 1_000);
+        clock.follow_span(Span::of(HOUR, &heard(&[None, None]), &[]), 1_000);
         assert!(!clock.is_certain());
         // Heard by a majority for the first time: nothing rests on what it said before.
-        clock.follow_at(HOUR, &heard(&[None, Some(5_000)]), 1_000);
+        clock.follow_span(Span::of(HOUR, &heard(&[None, Some(5_000)]), &[]), 1_000);
         assert!(clock.is_certain());
         assert_eq!(clock.at(1_000).get(), 6_000);
-        clock.follow_at(HOUR, &heard(&[Some(5_100), Some(5_000)]), 1_100);
+        clock.follow_span(Span::of(HOUR, &heard(&[Some(5_100), Some(5_000)]), &[]), 1_100);
         assert_eq!(clock.at(1_100).get(), 6_200);
-        clock.follow_at(HOUR, &heard(&[Some(4_000), Some(4_500)]), 1_200);
+        clock.follow_span(Span::of(HOUR, &heard(&[Some(4_000), Some(4_500)]), &[]), 1_200);
         assert_eq!([1_200, 1_800, 2_000].map(|at| clock.at(at).get()), [6_300, 6_300, 6_500]);
         // Once certain it stays so: the last words of nodes that are gone still count.
-        clock.follow_at(HOUR, &heard(&[None, None, None]), 2_000);
+        clock.follow_span(Span::of(HOUR, &heard(&[None, None, None]), &[]), 2_000);
         assert!(clock.is_certain());
     }
 
@@ -197,11 +213,11 @@ mod tests {
     #[test]
     fn the_last_report_of_a_node_that_is_down_never_makes_the_time_later() {
         let recent = |distance| Some(HeardClock { distance, is_recent: true });
-        assert_eq!(Span::of(0, &[silent(2 * HOUR), recent(2 * HOUR)]), span(0, 2 * HOUR));
+        assert_eq!(Span::of(0, &[silent(2 * HOUR), recent(2 * HOUR)], &[]), span(0, 2 * HOUR));
         // It still counts against a node that is cut off and whose own clock is ahead.
-        assert_eq!(Span::of(2 * HOUR, &[silent(0), silent(10)]), span(10, 2 * HOUR));
-        assert_eq!(Span::of(2 * HOUR, &[silent(0), recent(10)]), span(10, 2 * HOUR));
-        assert!(Span::of(0, &[silent(2 * HOUR), None]).is_of_majority);
+        assert_eq!(Span::of(2 * HOUR, &[silent(0), silent(10)], &[]), span(10, 2 * HOUR));
+        assert_eq!(Span::of(2 * HOUR, &[silent(0), recent(10)], &[]), span(10, 2 * HOUR));
+        assert!(Span::of(0, &[silent(2 * HOUR), None], &[]).is_of_majority);
     }
 
     /// A record that is written while one node is down and the clock of another one is wrong must not end early when all is well
@@ -211,27 +227,27 @@ mod tests {
         let recent = |distance| Some(HeardClock { distance, is_recent: true });
         for wrong in [-2 * HOUR, 2 * HOUR] {
             let clock = ClusterClock::default();
-            clock.follow_at(0, &[recent(wrong), recent(10)], 1_000);
+            clock.follow_span(Span::of(0, &[recent(wrong), recent(10)], &[]), 1_000);
             let known = clock.at(1_000).get();
             assert!((1_000..=1_010).contains(&known), "{known}");
             for monotonic in [2_000, 60_000, 3_600_000] {
-                clock.follow_at(0, &[recent(wrong), silent(10)], monotonic);
+                clock.follow_span(Span::of(0, &[recent(wrong), silent(10)], &[]), monotonic);
                 assert!((monotonic..=monotonic + 10).contains(&clock.at(monotonic).get()), "{monotonic}");
             }
             // The node whose clock is wrong goes by what it knew, too.
             let of_wrong = ClusterClock::default();
-            of_wrong.follow_at(wrong, &[recent(0), recent(10)], 1_000);
-            of_wrong.follow_at(wrong, &[recent(0), silent(10)], 60_000);
+            of_wrong.follow_span(Span::of(wrong, &[recent(0), recent(10)], &[]), 1_000);
+            of_wrong.follow_span(Span::of(wrong, &[recent(0), silent(10)], &[]), 60_000);
             assert!((60_000..=60_010).contains(&of_wrong.at(60_000).get()));
         }
         // Of two nodes, too, the time that was known before one clock was set goes on.
         let clock = ClusterClock::default();
-        clock.follow_at(0, &[recent(5)], 1_000);
-        clock.follow_at(0, &[recent(-2 * HOUR)], 2_000);
+        clock.follow_span(Span::of(0, &[recent(5)], &[]), 1_000);
+        clock.follow_span(Span::of(0, &[recent(-2 * HOUR)], &[]), 2_000);
         assert_eq!(clock.at(5_000).get(), 5_000);
         // A process that has just begun takes the earlier one.
         let new = ClusterClock::default();
-        new.follow_at(0, &[recent(-2 * HOUR)], 3 * HOUR.unsigned_abs());
+        new.follow_span(Span::of(0, &[recent(-2 * HOUR)], &[]), 3 * HOUR.unsigned_abs());
         assert_eq!(new.at(3 * HOUR.unsigned_abs()).get(), HOUR.unsigned_abs());
     }
 }

@@ -54,7 +54,7 @@ impl TestTable {
         partition.serve();
         partition.set_lease(None);
         let clock = Arc::new(ClusterClock::default());
-        clock.follow(&[]);
+        clock.follow(&[], &[]);
         let table = Table::new(entry, engine, vec![partition], Arc::new(Limits::default()), clock, NodeId(1));
         Self { table: Arc::new(table), _rocks: rocks }
     }

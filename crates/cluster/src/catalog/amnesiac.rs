@@ -143,7 +143,7 @@ mod tests {
             let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
             for node in [2, 3].map(NodeId) {
                 apply(CatalogCommand::AddNode { site: Site::default(), token: None });
-                apply(CatalogCommand::Arrived { node });
+                apply(CatalogCommand::Arrived { node, has_vote: false });
             }
             let schema = TableSchema { replicas, ..schema(engine) };
             let create = CatalogCommand::Create {

@@ -177,6 +177,10 @@ pub enum CatalogCommand {
     Arrived {
         /// The node that was heard of.
         node: NodeId,
+        /// Whether its replica of the catalog has a vote. Nodes of an older version do not say so, and hear no more than that it is
+        /// there.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        has_vote: bool,
     },
     /// A node has other addresses now.
     SetSite {

@@ -43,9 +43,26 @@ pub struct NodeEntry {
     /// no vote.
     #[serde(default)]
     pub is_expected: bool,
+    /// Whether it has been a member of no partition's group, and had no vote of the catalog, since it was let in. The cluster's time is
+    /// told without its clock, so that nodes that were never of use cannot hold it up. Once it is not new it never is again. Entries of
+    /// before do not say so, and are not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_new: bool,
     /// The token with which it asked to be let in, as long as it is expected.
     #[serde(default)]
     pub(super) token: Option<JoinToken>,
+}
+
+impl NodeEntry {
+    /// The node with which a cluster begins.
+    pub(super) fn of_first(id: NodeId, site: Site) -> Self {
+        Self { id, site, is_draining: false, is_expected: false, is_new: false, token: None }
+    }
+
+    /// A node that is let in.
+    pub(super) fn let_in(id: NodeId, site: Site, token: Option<JoinToken>) -> Self {
+        Self { id, site, is_draining: false, is_expected: true, is_new: true, token }
+    }
 }
 
 /// A random token of a node that wants to join, by which it gets the same number if it has to ask again.

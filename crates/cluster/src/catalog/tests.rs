@@ -95,8 +95,46 @@ fn a_node_that_asks_again_to_be_let_in_gets_the_same_number_until_it_has_arrived
     assert_eq!(ask(&mut catalog, "b", "other"), NodeId(3));
     assert_eq!(ask(&mut catalog, "a", "new"), NodeId(2), "its first answer was lost");
     assert_eq!(catalog.node(NodeId(2)).unwrap().site.peer, "new");
-    catalog.apply(&CatalogCommand::Arrived { node: NodeId(2) }, &Limits::default()).unwrap();
+    catalog.apply(&CatalogCommand::Arrived { node: NodeId(2), has_vote: false }, &Limits::default()).unwrap();
     assert_eq!(ask(&mut catalog, "a", "new"), NodeId(4), "who has arrived and lost that is another node");
+}
+
+#[test]
+fn a_node_is_new_until_it_holds_a_replica_or_has_a_vote_and_never_again() {
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
+    let apply = |catalog: &mut Catalog, command| {
+        catalog.apply(&command, &Limits::default()).unwrap();
+    };
+    let new = |catalog: &Catalog| catalog.nodes().filter(|it| it.is_new).map(|it| it.id.0).collect::<Vec<_>>();
+    for node in [2, 3, 4, 5].map(NodeId) {
+        apply(&mut catalog, CatalogCommand::AddNode { site: Site::default(), token: None });
+        apply(&mut catalog, CatalogCommand::Arrived { node, has_vote: false });
+    }
+    assert_eq!(new(&catalog), [2, 3, 4, 5]);
+    apply(&mut catalog, CatalogCommand::Arrived { node: NodeId(2), has_vote: true });
+    assert_eq!(new(&catalog), [3, 4, 5]);
+    // A node that is to get a replica may be gone before it has it.
+    let table = catalog.by_name("default").unwrap().id;
+    let place = |node| CatalogCommand::Place { table, partition: 0, nodes: vec![NodeId(node)], witness: None };
+    apply(&mut catalog, place(3));
+    assert_eq!(new(&catalog), [3, 4, 5]);
+    let moved = |catalog: &Catalog| CatalogCommand::moved(table, 0, &catalog.by_name("default").unwrap().placement[0]);
+    let command = moved(&catalog);
+    apply(&mut catalog, command);
+    assert_eq!(new(&catalog), [4, 5]);
+    for command in [place(1), CatalogCommand::Arrived { node: NodeId(3), has_vote: false }] {
+        apply(&mut catalog, command);
+    }
+    let command = moved(&catalog);
+    apply(&mut catalog, command);
+    assert_eq!(new(&catalog), [4, 5], "it has none any more");
+    // A new table's replicas are members at once.
+    let CatalogCommand::Create { name, schema, settings, .. } = create("t") else { panic!("it creates") };
+    let schema = TableSchema { replicas: 3, ..schema };
+    apply(&mut catalog, CatalogCommand::Create { name, schema, settings, absent: [2, 3, 5].map(NodeId).into() });
+    assert_eq!(new(&catalog), [5]);
+    let read: Catalog = serde_json::from_str(&serde_json::to_string(&catalog).unwrap()).unwrap();
+    assert_eq!(read, catalog);
 }
 
 #[test]
@@ -118,7 +156,7 @@ fn a_new_table_gets_no_replicas_on_nodes_that_are_absent() {
     let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
     for node in [2, 3].map(NodeId) {
         apply(CatalogCommand::AddNode { site: Site::default(), token: None });
-        apply(CatalogCommand::Arrived { node });
+        apply(CatalogCommand::Arrived { node, has_vote: false });
     }
     let CatalogCommand::Create { name, schema, settings, .. } = create("t") else { panic!("it creates") };
     let schema = TableSchema { replicas: 3, ..schema };
@@ -134,7 +172,7 @@ fn who_may_have_become_a_member_by_a_move_that_was_given_up_stays_until_the_memb
     let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let mut apply = |command: CatalogCommand| catalog.apply(&command, &Limits::default()).map(|_| catalog.clone());
     apply(CatalogCommand::AddNode { site: Site::default(), token: None }).unwrap();
-    apply(CatalogCommand::Arrived { node: NodeId(2) }).unwrap();
+    apply(CatalogCommand::Arrived { node: NodeId(2), has_vote: false }).unwrap();
     let table = TableId(0);
     let place = |nodes: &[u32]| {
         let nodes = nodes.iter().copied().map(NodeId).collect();

@@ -12,7 +12,7 @@ pub(super) fn cluster(nodes: u32) -> Catalog {
 fn add_node(catalog: &mut Catalog) {
     let command = CatalogCommand::AddNode { site: Site::default(), token: None };
     let Ok(Changed::Node(node)) = catalog.apply(&command, &Limits::default()) else { panic!("a node") };
-    apply(catalog, CatalogCommand::Arrived { node });
+    apply(catalog, CatalogCommand::Arrived { node, has_vote: false });
 }
 
 pub(super) fn apply(catalog: &mut Catalog, command: CatalogCommand) {

@@ -26,7 +26,7 @@ impl World {
         let mut apply = |command| _ = catalog.apply(&command, &Limits::default()).unwrap();
         for node in (2..=nodes).map(NodeId) {
             apply(CatalogCommand::AddNode { site: Site::default(), token: None });
-            apply(CatalogCommand::Arrived { node });
+            apply(CatalogCommand::Arrived { node, has_vote: false });
         }
         let schema = schema_of(EngineKind::Memory, durability, 4, replicas);
         let (name, settings, absent) = ("t".into(), TableSettings::default(), BTreeSet::new());

@@ -275,7 +275,7 @@ impl World {
     fn lead_catalog(&mut self, presence: &Presence) {
         let expected: Vec<NodeId> = self.catalog.nodes().filter(|it| it.is_expected).map(|it| it.id).collect();
         for node in expected.into_iter().filter(|node| presence.is_here(*node)) {
-            self.ask(CatalogCommand::Arrived { node });
+            self.ask(CatalogCommand::Arrived { node, has_vote: false });
         }
         let leader = self.catalog_group.leader.expect("it serves");
         let view = self.catalog_group.view(leader, &|replica| self.is_up(replica.node));

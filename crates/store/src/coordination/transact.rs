@@ -140,7 +140,7 @@ mod tests {
         let clock = ClusterClock::default();
         let ahead = UnixMillis::now().get() + HOUR - monotonic_millis();
         let heard = HeardClock { distance: i64::try_from(ahead).unwrap(), is_recent: true };
-        clock.follow(&[Some(heard), Some(heard)]);
+        clock.follow(&[Some(heard), Some(heard)], &[]);
         let own = UnixMillis::now().get();
         let Age { began_millis, .. } =
             begins_now(&clock, TransactionId { node: NodeId(1), generation: 1, sequence: 0 });
