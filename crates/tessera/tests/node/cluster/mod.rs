@@ -183,9 +183,10 @@ impl Cluster {
         serde_json::from_slice::<serde_json::Value>(&identity).ok()?["node"].as_u64()
     }
 
-    /// Starts one more node, which joins by itself, and returns where it runs.
-    fn add_node(&mut self) -> usize {
-        let at = self.nodes.iter().position(Option::is_none).unwrap_or(self.nodes.len());
+    /// Starts one more node, which joins by itself, and returns where it runs: not where nodes are `down` that come back.
+    fn add_node(&mut self, down: &[usize]) -> usize {
+        let is_free = |at: &usize| self.nodes[*at].is_none() && !down.contains(at);
+        let at = (0..self.nodes.len()).find(is_free).unwrap_or(self.nodes.len());
         if at == self.nodes.len() {
             self.nodes.push(None);
             self.ports.push((0, 0, 0));
@@ -210,7 +211,10 @@ impl Cluster {
     /// Puts that copy in the place of what the node has now.
     fn put_copy_back(&self, at: usize) {
         self.lose_disk(at);
-        std::fs::rename(self.copy_of(at), self.data_directory(at)).unwrap();
+        // It may be on another disk, and is to survive a power cut as a whole.
+        let there = self.data_directory(at);
+        assert!(Command::new("mv").arg(self.copy_of(at)).arg(&there).status().unwrap().success());
+        assert!(Command::new("sync").arg("-f").arg(there).status().unwrap().success());
     }
 
     fn copy_of(&self, at: usize) -> PathBuf {

@@ -83,7 +83,7 @@ fn one_of_two_nodes_goes_on_with_everything_at_an_operators_word() {
     );
 
     // A new node joins and gets replicas of everything.
-    let at = cluster.add_node();
+    let at = cluster.add_node(&[]);
     wait_for("a node joins", WHOLE, || (cluster.known_nodes(1)? == 2).then_some(()));
     assert_eq!(cluster.number(at), Some(3), "the lost one's number is not given again");
     cluster.wait_until_whole();

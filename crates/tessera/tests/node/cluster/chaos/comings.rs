@@ -20,6 +20,9 @@ type Kind = fn(&mut Comings, &mut Cluster, &mut StdRng);
 const KINDS: &[Kind] =
     &[Comings::join, Comings::die_in_the_join, Comings::retire, Comings::lose_disk, Comings::move_house, PUT_BACK];
 
+/// What may be done while other nodes are missed: no disk is lost.
+const AT_ANY_TIME: &[Kind] = &[Comings::join, Comings::die_in_the_join, Comings::retire, Comings::move_house];
+
 /// Where there is an older copy, it is put back; else one is made.
 const PUT_BACK: Kind = Comings::copy_or_put_back;
 
@@ -38,6 +41,8 @@ pub struct Comings {
     tables: Vec<&'static str>,
     /// Where a node runs of which there is an older copy, with its number.
     copied: Option<(usize, u64)>,
+    /// Where nodes are down for a while.
+    down: Vec<usize>,
     /// A node that runs with an older copy, and the replicas that it had: others are to take their place.
     put_back: Option<(usize, BTreeSet<NamedReplica>)>,
     pub counts: Counts,
@@ -53,13 +58,15 @@ pub struct Counts {
     new_addresses: u32,
     older_copies: u32,
     removals: u32,
+    /// Of all these, those while others were missed.
+    meanwhile: u32,
 }
 
 impl Comings {
     pub fn new(least: usize, most: usize, tables: &[Table]) -> Self {
         let tables = tables.iter().map(|table| table.name).chain(["default"]).collect();
         let counts = Counts::default();
-        Self { least, most, retiring: None, tables, copied: None, put_back: None, counts }
+        Self { least, most, retiring: None, tables, copied: None, down: Vec::new(), put_back: None, counts }
     }
 
     pub fn disturb(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
@@ -69,6 +76,18 @@ impl Comings {
         let kind = if puts_back { &PUT_BACK } else { KINDS.choose(random).expect("there are some") };
         kind(self, cluster, random);
         std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
+    }
+
+    /// Lets nodes come or go while others are cut off, or are `down` and come back where they were.
+    pub fn disturb_while_others_are_missed(&mut self, cluster: &mut Cluster, random: &mut StdRng, down: &[usize]) {
+        // Who joins needs somebody to ask.
+        if cluster.running().is_empty() {
+            return;
+        }
+        self.down = down.to_vec();
+        AT_ANY_TIME.choose(random).expect("there are some")(self, cluster, random);
+        self.down.clear();
+        self.counts.meanwhile += 1;
     }
 
     /// Ends all that is under way.
@@ -88,15 +107,15 @@ impl Comings {
     }
 
     fn join(&mut self, cluster: &mut Cluster, _: &mut StdRng) {
-        if cluster.running().len() < self.most {
-            cluster.add_node();
+        if cluster.running().len() + self.down.len() < self.most {
+            cluster.add_node(&self.down);
             self.counts.joins += 1;
         }
     }
 
     /// It ends at any moment, and its disk is gone. It may be known by then or not.
     fn die_in_the_join(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
-        let at = cluster.add_node();
+        let at = cluster.add_node(&self.down);
         std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
         cluster.kill(at);
         cluster.lose_disk(at);

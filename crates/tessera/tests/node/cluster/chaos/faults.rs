@@ -62,7 +62,7 @@ impl Nemesis {
         }
         if let Some(net) = &cluster.net {
             match random.random_range(0..10) {
-                0..4 => return cut(cluster, random, at, pause, &mut self.faults),
+                0..4 => return self.cut(cluster, random, at, pause),
                 4..6 => return slow(net, random, at, pause, &mut self.faults),
                 _ => {}
             }
@@ -129,13 +129,49 @@ impl Nemesis {
     }
 
     fn cut_power(&mut self, cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration) {
-        let all: Vec<usize> = (0..cluster.nodes.len()).collect();
-        let of = if random.random_bool(0.1) { &all[..] } else { &all[at..=at] };
-        cluster.cut_power(of);
-        std::thread::park_timeout(pause);
+        let of = if random.random_bool(0.1) { cluster.running() } else { vec![at] };
+        cluster.cut_power(&of);
+        self.go_on(cluster, random, &of, pause);
         of.iter().for_each(|at| cluster.start_node(*at));
         self.faults.power_cuts += u32::from(of.len() == 1);
         self.faults.blackouts += u32::from(of.len() > 1);
+        std::thread::park_timeout(pause);
+    }
+
+    /// Cuts a node off, or one of its links, or one direction of that; often while replicas move, or nodes come and go.
+    fn cut(&mut self, cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration) {
+        let nodes = cluster.nodes.len();
+        let other = (at + random.random_range(1..nodes)) % nodes;
+        let whole = random.random_bool(0.5);
+        let one_way = random.random_bool(0.3);
+        let net = cluster.net.as_ref().expect("there are links");
+        for peer in (0..nodes).filter(|peer| *peer != at && (whole || *peer == other)) {
+            net.cut(at, peer);
+            if !one_way {
+                net.cut(peer, at);
+            }
+        }
+        let is_moving = random.random_bool(0.4);
+        if is_moving {
+            drain(cluster, other, at, false);
+        }
+        self.go_on(cluster, random, &[], pause);
+        cluster.net.as_ref().expect("there are links").heal();
+        if is_moving {
+            std::thread::park_timeout(pause);
+            drain(cluster, other, at, true);
+        }
+        self.faults.cuts += 1;
+    }
+
+    /// Lets time pass with what is broken; nodes that are `down` come back where they were. Where nodes come and go, one may do so
+    /// meanwhile.
+    fn go_on(&mut self, cluster: &mut Cluster, random: &mut StdRng, down: &[usize], pause: Duration) {
+        if let Some(comings) = &mut self.comings
+            && random.random_bool(0.5)
+        {
+            comings.disturb_while_others_are_missed(cluster, random, down);
+        }
         std::thread::park_timeout(pause);
     }
 
@@ -190,32 +226,6 @@ fn drain(cluster: &Cluster, asked: usize, at: usize, is_over: bool) {
     if let Some(number) = cluster.number(at) {
         let _ = cluster.cli(asked, &format!("node drain {number}{}", if is_over { " --undo" } else { "" }));
     }
-}
-
-/// Cuts a node off, or one of its links, or one direction of that; often while replicas move.
-fn cut(cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration, faults: &mut Faults) {
-    let nodes = cluster.nodes.len();
-    let other = (at + random.random_range(1..nodes)) % nodes;
-    let whole = random.random_bool(0.5);
-    let one_way = random.random_bool(0.3);
-    let net = cluster.net.as_ref().expect("there are links");
-    for peer in (0..nodes).filter(|peer| *peer != at && (whole || *peer == other)) {
-        net.cut(at, peer);
-        if !one_way {
-            net.cut(peer, at);
-        }
-    }
-    let is_moving = random.random_bool(0.4);
-    if is_moving {
-        drain(cluster, other, at, false);
-    }
-    std::thread::park_timeout(pause);
-    cluster.net.as_ref().expect("there are links").heal();
-    if is_moving {
-        std::thread::park_timeout(pause);
-        drain(cluster, other, at, true);
-    }
-    faults.cuts += 1;
 }
 
 /// Delays and loses a part of what a node is sent, or sends, or both.

@@ -65,6 +65,10 @@ const CALM: Duration = Duration::from_secs(1);
 /// In so many seconds, coordinators end in the middle of transactions. (The processes that are there in the end count what they have recovered.)
 const LONG: u64 = 30;
 
+/// Most nodes where nodes come and go, and most places where they run: one more may die in the join.
+const MOST_NODES: usize = 7;
+const MOST_PLACES: usize = MOST_NODES + 1;
+
 /// How long a clock may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -138,11 +142,10 @@ fn what_clients_see_has_an_order_whatever_happens_to_documents() {
     run.chaos_of_documents(Cluster { reql_ports, ..Cluster::planned(TempDir::new().unwrap(), 3) });
 }
 
-/// Transactions over several partitions. Nodes are well between faults, and nobody may wait for long then.
+/// Transactions over several partitions.
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_transactions() {
     let mut run = Run::of_transactions("transactions");
-    run.rests = true;
     run.leaves_work = true;
     run.chaos(Cluster::planned(TempDir::new().unwrap(), 3));
 }
@@ -181,11 +184,33 @@ fn what_clients_see_has_an_order_whatever_happens_to_power_under_transactions() 
 /// Five nodes, all of which vote on the catalog, and up to two more.
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_members() {
-    let mut run = Run::new("members");
-    run.tables = MEMBERS.to_vec();
-    run.comings = Some(Comings::new(5, 7, MEMBERS));
+    let run = Run::of_members("members");
     let settings: &[&str] = &["cluster.replace_after_seconds=8"];
     run.chaos(Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 5) });
+}
+
+/// The same, while nodes and links are cut off and made slow.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_links_between_members() {
+    let Some(net) = Net::new(MOST_PLACES) else {
+        return skip("network namespaces need root and iproute2");
+    };
+    net.enter();
+    let run = Run::of_members("links_between_members");
+    let settings: &[&str] = &["cluster.replace_after_seconds=8"];
+    run.chaos(Cluster { settings, net: Some(net), ..Cluster::planned(TempDir::new().unwrap(), 5) });
+}
+
+/// The same, while power is cut.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_power_of_members() {
+    let data = TempDir::new().unwrap();
+    let Some(disks) = DiskWithPower::mount_all(data.path(), MOST_PLACES) else {
+        return skip("mounting file systems needs root and loop devices");
+    };
+    let run = Run::of_members("power_of_members");
+    let settings: &[&str] = &["cluster.replace_after_seconds=8"];
+    run.chaos(Cluster { settings, disks, ..Cluster::planned(data, 5) });
 }
 
 /// Groups of seven, of which three may be lost; five of the nodes vote on the catalog.
@@ -243,6 +268,16 @@ impl Run {
         let mut run = Self::new(name);
         run.tables = TRANSACTIONS.to_vec();
         run.works = work::transactions;
+        // Nobody may wait for long while nodes are well.
+        run.rests = true;
+        run
+    }
+
+    /// One of a cluster of five nodes at least whose nodes come and go.
+    fn of_members(name: &'static str) -> Self {
+        let mut run = Self::new(name);
+        run.tables = MEMBERS.to_vec();
+        run.comings = Some(Comings::new(5, MOST_NODES, MEMBERS));
         run
     }
 

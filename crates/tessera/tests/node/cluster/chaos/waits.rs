@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 /// How long it may take after a fault until all nodes are well, and how long they then stay so.
 const RECOVERY: Duration = Duration::from_secs(2);
 const MOST_REST: Duration = Duration::from_secs(1);
+/// In so long a rest it shows whether a key [can be used](super::work) again.
+const LONG_REST: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(20);
 
 /// When all nodes ran and every partition had a leader: from when until when. The last one may go on.
@@ -43,7 +45,8 @@ pub fn rest(cluster: &Cluster, load: &Load, random: &mut StdRng) {
     while began.elapsed() < RECOVERY {
         if cluster.running().into_iter().all(|at| cluster.lacks_nothing(at)) {
             load.well.begin(load.now());
-            std::thread::park_timeout(random.random_range(Duration::ZERO..MOST_REST));
+            let most = if random.random_bool(0.2) { LONG_REST } else { MOST_REST };
+            std::thread::park_timeout(random.random_range(Duration::ZERO..most));
             return load.well.end(load.now());
         }
         std::thread::park_timeout(STEP);

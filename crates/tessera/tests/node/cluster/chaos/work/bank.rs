@@ -24,7 +24,9 @@ const MOST: i64 = 1_000_000_000;
 /// Receipts that are read at once.
 const PAGE: usize = 50;
 
-/// How long an account may be of no use while all nodes are well.
+/// How long an account may be of no use while all nodes are well, and every partition has a leader.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// How long something is tried in the end.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
 
@@ -250,7 +252,7 @@ impl Work for Bank {
                 "by their receipts the accounts of the bank hold {expected:?}, and they hold {accounts:?}"
             ));
         }
-        self.waits.check(PATIENCE)
+        self.waits.check(LONGEST_WAIT)
     }
 
     /// Receipts are compared with all other records, and too many to be asked for one by one.
