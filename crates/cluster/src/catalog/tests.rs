@@ -119,7 +119,9 @@ fn a_node_that_asks_again_to_be_let_in_gets_the_same_number_until_it_has_arrived
 #[test]
 fn a_node_is_new_until_it_holds_a_replica_or_has_a_vote_and_never_again() {
     let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
-    let apply = |catalog: &mut Catalog, command| drop(catalog.apply(&command, &Limits::default()).unwrap());
+    let apply = |catalog: &mut Catalog, command| {
+        catalog.apply(&command, &Limits::default()).unwrap();
+    };
     let new = |catalog: &Catalog| catalog.nodes().filter(|it| it.is_new).map(|it| it.id.0).collect::<Vec<_>>();
     for node in [2, 3, 4, 5].map(NodeId) {
         apply(&mut catalog, CatalogCommand::AddNode { site: Site::default(), token: None });
