@@ -35,6 +35,8 @@ pub struct RedisConfig {
     /// Whether commands and transactions over several partitions are atomic. If not, those that must be are refused, and the others
     /// are carried out partition by partition.
     pub transactions_over_partitions: bool,
+    /// How many databases `SELECT` knows, each a table that is created when it is first selected; 0 if its numbers are those of tables.
+    pub databases: u32,
     /// The port that INFO shows.
     pub port: u16,
 }

@@ -32,6 +32,7 @@ pub(crate) fn config() -> RedisConfig {
         slow_log_entries: 128,
         authenticator: Arc::new(Authenticator::new(Users::new(Vec::new()))),
         transactions_over_partitions: true,
+        databases: 0,
         port: 0,
     }
 }

@@ -145,6 +145,10 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     if !is_set(args, "cluster.lead_again_after_seconds") {
         command.args(["--set", "cluster.lead_again_after_seconds=0"]);
     }
+    // What is tried here expects as many databases as Redis has.
+    if !is_set(args, "redis.databases") {
+        command.args(["--set", "redis.databases=16"]);
+    }
     for setting in &args.overrides {
         command.args(["--set", setting]);
     }

@@ -17,6 +17,7 @@ mod admission;
 mod batch;
 mod choices;
 mod cluster_command;
+mod databases;
 mod dispatch;
 mod elsewhere;
 mod frame;

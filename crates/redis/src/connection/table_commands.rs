@@ -259,10 +259,12 @@ impl Connection {
 
     pub(super) async fn select(&mut self, number: &[u8]) -> Result<(), CommandError> {
         let number = parse_integer(number).ok_or(CommandError::text("ERR invalid DB index"))?;
-        let number = u32::try_from(number).ok().map(TableNumber);
-        let table = match number {
-            Some(number) => self.server.store.find_table(|store| store.table_numbered(number)).await,
-            None => None,
+        let table = match u32::try_from(number) {
+            Ok(number) => match self.database(number).await? {
+                Some(table) => Some(table),
+                None => self.server.store.find_table(|store| store.table_numbered(TableNumber(number))).await,
+            },
+            Err(_) => None,
         };
         let table = table.ok_or(CommandError::text(
             "ERR DB index is out of range: no table has this number. `tessera table list` shows those that there are, and `tessera \

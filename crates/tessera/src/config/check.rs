@@ -26,6 +26,9 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     check_bind(config, "pegasus", config.pegasus.bind, is_pegasus_open)?;
     // With users, nobody gets in.
     check_bind(config, "reql", config.reql.bind, config.reql.port != 0 && !config.has_users())?;
+    if config.redis.databases > 1024 {
+        return refuse("redis.databases is at most 1024".into());
+    }
     if config.reql.query_threads == 0 || config.reql.query_threads > 1024 {
         return refuse("reql.query_threads is between 1 and 1024".into());
     }

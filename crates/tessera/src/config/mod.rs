@@ -50,6 +50,8 @@ pub struct RedisSection {
     pub slow_log_micros: i64,
     pub slow_log_entries: usize,
     pub transactions: Transactions,
+    /// How many databases `SELECT` knows, each a table that is created when it is first selected; 0 if its numbers are those of tables.
+    pub databases: u32,
     pub users: Vec<UserSection>,
 }
 
@@ -259,6 +261,7 @@ impl Default for RedisSection {
             slow_log_micros: 10_000,
             slow_log_entries: 128,
             transactions: Transactions::Any,
+            databases: 0,
             users: Vec::new(),
         }
     }

@@ -38,6 +38,7 @@ fn redis_config(foundation: &Foundation<'_>, port: u16) -> RedisConfig {
         client_memory: foundation.client_memory.clone(),
         authenticator: foundation.authenticator.clone(),
         transactions_over_partitions: section.transactions == Transactions::Any,
+        databases: section.databases,
         port,
     }
 }

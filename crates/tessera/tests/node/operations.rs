@@ -62,6 +62,37 @@ fn a_table_lives_through_the_cli() {
     assert!(node.cli("table show default --json").contains("\"engine\": \"rocksdb\""));
 }
 
+#[test]
+fn databases_are_made_when_they_are_selected_if_the_configuration_says_so() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["redis.databases=16"]);
+    node.cli("table create shop --engine memory --partitions 1");
+    let (mut client, mut other) = (node.client(), node.client());
+    // The table has number 1, which is that of a database now.
+    assert_eq!((client.run("SELECT 1"), client.run("TABLE")), (ok(), bulk("db1")));
+    assert_eq!(client.run("SET k one"), ok());
+    assert_eq!((client.run("SELECT 15"), client.run("GET k")), (ok(), Value::Null));
+    assert_eq!((other.run("SELECT 1"), other.run("GET k")), (ok(), bulk("one")));
+    assert_eq!((client.run("SELECT 0"), client.run("TABLE")), (ok(), bulk("default")));
+    let Value::Error(refusal) = client.run("SELECT 16") else { panic!("there is no database 16, and no table") };
+    assert!(refusal.contains("DB index is out of range") && refusal.contains("tessera table create"), "{refusal}");
+    assert!(node.cli("table show db1 --json").contains("\"partitions\": 4"));
+    let shown = client.run("INFO keyspace").to_string();
+    for (database, is_there) in [("db0:", true), ("db1:", true), ("db2:", false), ("db15:", true), ("name=shop", false)]
+    {
+        assert_eq!(shown.contains(database), is_there, "{database}: {shown}");
+    }
+    assert!(client.run("CONFIG GET databases").to_string().contains("16"));
+    // At the same moment, from many clients.
+    let selected: Vec<_> = (0..8)
+        .map(|_| node.client())
+        .map(|mut client| std::thread::spawn(move || (client.run("SELECT 7"), client.run("INCR n"))))
+        .collect();
+    let mut counted: Vec<_> = selected.into_iter().map(|client| client.join().unwrap()).collect();
+    counted.sort_by_key(|(_, count)| count.to_string());
+    assert_eq!(counted, (1..=8).map(|count| (ok(), Value::Integer(count))).collect::<Vec<_>>());
+}
+
 /// `drop 'cache?'`, as a shell leaves it where no file matches, once dropped `cache`.
 #[test]
 fn a_name_with_characters_of_urls_is_no_other_tables() {
@@ -273,7 +304,7 @@ fn users_passwords_and_permissions() {
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
     let slow_hash = hash_password("secret");
     let text = format!(
-        "[[redis.users]]\nname = \"default\"\npassword_hash = \"{slow_hash}\"\naccess = [\"read\", \"write\", \"admin\"]\n\
+        "[redis]\ndatabases = 4\n[[redis.users]]\nname = \"default\"\npassword_hash = \"{slow_hash}\"\naccess = [\"read\", \"write\", \"admin\"]\n\
          [[redis.users]]\nname = \"reader\"\npassword_sha256 = \"{hash}\"\naccess = [\"read\"]\ntables = [\"default\"]\n\
          [admin]\ntoken_sha256 = \"{hash}\"\n"
     );
@@ -295,6 +326,11 @@ fn users_passwords_and_permissions() {
     assert_eq!(reader.run("GET k"), bulk("v"));
     assert!(matches!(reader.run("SET k w"), Value::Error(text) if text.starts_with("NOPERM")));
     assert!(matches!(reader.run("CONFIG GET *"), Value::Error(text) if text.starts_with("NOPERM")));
+    // Whoever may not make tables makes no database.
+    let refused = reader.run("SELECT 2");
+    assert!(matches!(&refused, Value::Error(text) if text.starts_with("NOPERM database 2 is not there")), "{refused}");
+    assert_eq!((client.run("SELECT 2"), client.run("TABLE")), (ok(), bulk("db2")));
+    assert!(matches!(reader.run("SELECT 2"), Value::Error(text) if text.starts_with("NOPERM this user may not use")));
     let status = |token: &[&str]| {
         let admin = format!("http://127.0.0.1:{admin_port}");
         tessera().args(["status", "--admin", &admin]).args(token).output().unwrap().status.success()

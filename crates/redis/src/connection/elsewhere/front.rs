@@ -72,7 +72,8 @@ impl Merging {
                 }
                 self.parts = parts.end;
                 // Nearly everything is done, and then there are none.
-                let failed = parts.clone().filter_map(&outcome_of).filter(|outcome| !matches!(outcome, PartOutcome::Done(_)));
+                let failed =
+                    parts.clone().filter_map(&outcome_of).filter(|outcome| !matches!(outcome, PartOutcome::Done(_)));
                 let failures: Vec<Replies> = failed.cloned().map(reply_of).collect();
                 let mut next_failure = failures.iter();
                 let mut replies = parts.filter_map(&outcome_of).map(|outcome| match outcome {

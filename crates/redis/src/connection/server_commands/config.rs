@@ -48,7 +48,7 @@ impl Connection {
             ("maxmemory-clients", server.config.client_memory.limit().to_string()),
             ("maxmemory", statistics.memory_limit_bytes.to_string()),
             ("port", server.config.port.to_string()),
-            ("databases", server.store.tables().len().to_string()),
+            ("databases", (server.config.databases as usize).max(server.store.tables().len()).to_string()),
             ("slowlog-log-slower-than", server.slow_log.threshold_micros().to_string()),
             ("slowlog-max-len", server.slow_log.capacity().to_string()),
             ("proto-max-bulk-len", self.session.limits().value_bytes.to_string()),

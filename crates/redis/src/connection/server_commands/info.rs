@@ -81,9 +81,10 @@ impl Connection {
             ],
         );
         section("replication", vec![line("role", &"master"), line("connected_slaves", &0)]);
-        let keyspace = statistics.tables.iter().map(|table| {
+        let keyspace = statistics.tables.iter().filter_map(|table| {
+            let number = server.selected_as(table.number.0, &table.name)?;
             let keys = table.engine.hash_keys.unwrap_or(table.engine.records);
-            (format!("db{}", table.number), format!("keys={keys},expires=0,avg_ttl=0,name={}", table.name))
+            Some((format!("db{number}"), format!("keys={keys},expires=0,avg_ttl=0,name={}", table.name)))
         });
         section("keyspace", keyspace.collect());
         self.reply().verbatim(&text);
