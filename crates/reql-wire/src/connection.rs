@@ -19,24 +19,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_face::{ClientShare, Stream};
-use tessera_reql::{Query, Request, Stop};
+use tessera_reql::{Query, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// Queries of one connection that run; more are not read until one of them has ended.
 const MAX_QUERIES: usize = 1024;
-/// Streams of one connection that are open and wait, for their client or for changes.
-const MAX_STREAMS: usize = 1024;
 /// Answers that wait for the client to read them; queries wait beyond.
 const ANSWERS: usize = 16;
 /// Queries of a client that has them answered in their order which are read before it is their turn.
 const READ_AHEAD: usize = 16;
 /// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
 const SHORT_BYTES: usize = 64 << 10;
-/// Of the text of a query, as much as is shown of queries that run.
-const SHOWN_BYTES: usize = 2048;
 /// How long a feed that has nothing keeps a request waiting where each request waits for its answer: then it is told that there is nothing
 /// yet. Whoever has left for good is noticed so, and gives up the connection that the request has come through.
 const LONGEST_WAIT: Duration = Duration::from_secs(25);
@@ -295,7 +291,12 @@ impl Connection {
         }
         let running = self.begin().await;
         let turn = self.shared.turns.turn();
-        if let Err(refusal) = self.enter(token, &query, &turn) {
+        let number = self.shared.clients.next_query();
+        let entered = match self.shared.refusal() {
+            Some(refusal) => Err(respond::failure(&refusal)),
+            None => self.queries.enter(token, number, &query, &turn),
+        };
+        if let Err(refusal) = entered {
             // Whoever waits for no answer would take it for that of another query.
             return match is_noreply {
                 true => self.shared.counts.note(&refusal),
@@ -306,45 +307,8 @@ impl Connection {
         let asked = if is_short { Asked::of(&self.shared, &self.asker, &query) } else { None };
         let (asker, held) = (self.asker.clone(), self.held.clone());
         let work = move || run(&shared, asker, held, &queries, token, query);
-        let task = self.spawn(token, turn, running, kept, !is_noreply, asked, work);
+        let task = self.spawn((token, turn), running, kept, !is_noreply, asked, work);
         self.wait_for_turn(task).await;
-    }
-
-    /// Lists a query among those of the connection.
-    ///
-    /// # Errors
-    /// Why it is not carried out.
-    fn enter(&self, token: i64, query: &Query, turn: &Arc<Turn>) -> Result<(), Reply> {
-        if let Some(refusal) = self.shared.refusal() {
-            return Err(respond::failure(&refusal));
-        }
-        // Those that run are counted for themselves, this one among them.
-        let others = self.queries.running.lock().len().saturating_sub(1);
-        let mut open = self.queries.open.lock();
-        if open.contains_key(&token) {
-            return Err(respond::client_error(format!("ERROR: duplicate token {token}")));
-        }
-        if open.len().saturating_sub(others) >= MAX_STREAMS && !query.flag("noreply") {
-            let message = format!("This connection has {MAX_STREAMS} open streams, which is the limit.");
-            return Err(respond::client_error(message));
-        }
-        let now = Instant::now();
-        open.insert(
-            token,
-            Open {
-                number: self.shared.clients.next_query(),
-                text: query.text(SHOWN_BYTES),
-                began: now,
-                stop: Arc::<Stop>::default(),
-                turn: turn.clone(),
-                woken: Arc::<Notify>::default(),
-                rows: None,
-                is_running: true,
-                ending: None,
-                used: now,
-            },
-        );
-        Ok(())
     }
 
     async fn go_on(&mut self, token: i64) {
@@ -372,15 +336,14 @@ impl Connection {
         let running = self.begin().await;
         let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
         let task =
-            self.spawn(token, turn, running, kept, true, None, move || batch(&shared, &queries, token, rows, false));
+            self.spawn((token, turn), running, kept, true, None, move || batch(&shared, &queries, token, rows, false));
         self.wait_for_turn(task).await;
     }
 
     /// Has a partition answer what it is `asked`; otherwise, and if it does not, runs work on a thread for queries. Sends the answer.
     fn spawn(
         &self,
-        token: i64,
-        turn: Arc<Turn>,
+        (token, turn): (i64, Arc<Turn>),
         running: Running,
         mut kept: Kept,
         is_answered: bool,

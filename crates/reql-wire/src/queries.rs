@@ -18,6 +18,11 @@ use tessera_document::{Time, Timezone, Value};
 use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, QueryJob, Stage, Stop, Wait};
 use tokio::sync::{Notify, Semaphore};
 
+/// Streams of one connection that are open and wait, for their client or for changes.
+const MAX_STREAMS: usize = 1024;
+/// Of the text of a query, as much as is shown of queries that run.
+const SHOWN_BYTES: usize = 2048;
+
 /// Why a query ends before it is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -90,6 +95,38 @@ impl Queries {
     pub(crate) fn new(client: SocketAddr, user: String, turns: &Turns) -> Self {
         let (open, running, ended) = (Mutex::default(), Mutex::default(), Notify::new());
         Self { client, user, open, running, ended, threads: turns.of_connection() }
+    }
+
+    /// Lists a query with its number among those of the node.
+    ///
+    /// # Errors
+    /// Why it is not carried out.
+    pub(crate) fn enter(&self, token: i64, number: u64, query: &Query, turn: &Arc<Turn>) -> Result<(), Reply> {
+        // Those that run are counted for themselves, this one among them.
+        let others = self.running.lock().len().saturating_sub(1);
+        let mut open = self.open.lock();
+        if open.contains_key(&token) {
+            return Err(respond::client_error(format!("ERROR: duplicate token {token}")));
+        }
+        if open.len().saturating_sub(others) >= MAX_STREAMS && !query.flag("noreply") {
+            let message = format!("This connection has {MAX_STREAMS} open streams, which is the limit.");
+            return Err(respond::client_error(message));
+        }
+        let now = Instant::now();
+        let entered = Open {
+            number,
+            text: query.text(SHOWN_BYTES),
+            began: now,
+            stop: Arc::default(),
+            turn: turn.clone(),
+            woken: Arc::default(),
+            rows: None,
+            is_running: true,
+            ending: None,
+            used: now,
+        };
+        open.insert(token, entered);
+        Ok(())
     }
 }
 
