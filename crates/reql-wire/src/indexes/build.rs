@@ -3,8 +3,8 @@
 //! An index begins as one that writes keep and nobody reads. Then the partition's documents are looked at in the order of their keys:
 //! the entries of a page go to the log together with the page's last key, so a new leader goes on where the old one stopped. A document
 //! that changed since the page was read is left out, since the write that changed it has put its entries. Behind the last page
-//! the index is built. The keys of a unique index are [claimed](super::claiming) before; two documents with one key hinder it until one of
-//! them has changed.
+//! the index is built. One thread builds all indexes, each for a [while](TURN) before others have their turn. The keys of a unique index
+//! are [claimed](super::claiming) before; two documents with one key hinder it until one of them has changed.
 
 use super::build_error::{BuildError, EVALUATION};
 use super::cache::indexed;
@@ -36,6 +36,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 const SETTLED_PAUSE: Duration = Duration::from_millis(500);
 /// After something went wrong with a table.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(2);
+/// How long an index of a partition is built, and a table is looked after, before others have their turn.
+const TURN: Duration = Duration::from_millis(500);
+/// After the functions of an index took too long in a partition, which they are likely to do again.
+const SLOW_PAUSE: Duration = Duration::from_secs(60);
 /// Documents that are looked at in one go, and their bytes. The partition's loop is busy with them for about a millisecond.
 const PAGE: PageLimit = PageLimit { records: 200, bytes: 512 << 10 };
 /// Bytes of entries in one step, about: there may be many more of them than of documents.
@@ -46,7 +50,9 @@ const STEP_BYTES: usize = 256 << 10;
 /// # Errors
 /// If it cannot be started.
 pub(crate) fn start_building(shared: Arc<Shared>) -> std::io::Result<Background> {
-    Background::start("reql-index", move |ending| Building { shared, ending, due: HashMap::new() }.run())
+    Background::start("reql-index", move |ending| {
+        Building { shared, ending, due: HashMap::new(), slow: HashMap::new() }.run()
+    })
 }
 
 /// Lets functions run for a while.
@@ -65,7 +71,17 @@ struct Building {
     shared: Arc<Shared>,
     ending: Arc<AtomicBool>,
     /// When a table is to be looked at again, unless the catalog says something new of it.
-    due: HashMap<TableId, (Arc<Indexes>, Instant)>,
+    due: HashMap<TableId, Due>,
+    /// Until when indexes of partitions are let be since their functions took too long there.
+    slow: HashMap<(TableId, u32, Space), Instant>,
+}
+
+/// When a table is to be looked at again.
+struct Due {
+    known: Arc<Indexes>,
+    at: Instant,
+    /// The partition to begin with.
+    first: u32,
 }
 
 impl Building {
@@ -73,15 +89,22 @@ impl Building {
         while !self.ending.load(Ordering::Acquire) {
             let tables = self.shared.store.tables();
             self.due.retain(|id, _| tables.iter().any(|table| table.id() == *id));
+            self.slow.retain(|_, until| Instant::now() < *until);
+            let mut is_busy = false;
             for table in tables {
                 let indexes = table.indexes();
                 if table.schema().model != Model::Document || indexes.is_unused() {
                     continue;
                 }
-                let is_due =
-                    self.due.get(&table.id()).is_none_or(|(known, due)| *known != indexes || Instant::now() >= *due);
-                if is_due {
-                    let pause = match self.follow(&table, &indexes) {
+                let first = match self.due.get(&table.id()).filter(|due| due.known == indexes) {
+                    Some(due) if Instant::now() < due.at => None,
+                    Some(due) => Some(due.first),
+                    None => Some(0),
+                };
+                if let Some(first) = first {
+                    let (next, outcome) = self.follow(&table, &indexes, first);
+                    is_busy |= next.is_some();
+                    let pause = match outcome {
                         Ok(()) => SETTLED_PAUSE,
                         // No warning each time: the list says what hinders the index.
                         Err(BuildError::Hindered(_)) => TROUBLE_PAUSE,
@@ -90,31 +113,45 @@ impl Building {
                             TROUBLE_PAUSE
                         }
                     };
-                    self.due.insert(table.id(), (indexes, Instant::now() + pause));
+                    let pause = if next.is_some() { Duration::ZERO } else { pause };
+                    let due = Due { known: indexes, at: Instant::now() + pause, first: next.unwrap_or(0) };
+                    self.due.insert(table.id(), due);
                 }
             }
-            std::thread::park_timeout(PAUSE);
+            if !is_busy {
+                std::thread::park_timeout(PAUSE);
+            }
         }
     }
 
-    /// Does what there is to do for a table's partitions here.
-    fn follow(&self, table: &Arc<Table>, indexes: &Indexes) -> Result<(), BuildError> {
-        let mut outcome = Ok(());
-        for partition in 0..table.schema().partitions {
+    /// Does what there is to do for a table's partitions here, from one on. If that takes long it ends before, and tells with which
+    /// partition it is to go on.
+    fn follow(&mut self, table: &Arc<Table>, indexes: &Indexes, first: u32) -> (Option<u32>, Result<(), BuildError>) {
+        let (began, mut outcome) = (Instant::now(), Ok(()));
+        for partition in first..table.schema().partitions {
             if table.leader_of(partition) != Leader::Here || self.ending.load(Ordering::Acquire) {
                 continue;
+            }
+            if began.elapsed() >= TURN {
+                return (Some(partition), outcome);
             }
             let done = self.follow_partition(table, indexes, partition);
             // Who leads now goes on.
             if table.leader_of(partition) == Leader::Here {
-                outcome = outcome.and(done);
+                match done {
+                    Ok(true) => {}
+                    Ok(false) => return (Some(partition), outcome),
+                    Err(error) => outcome = outcome.and(Err(error)),
+                }
             }
         }
-        outcome
+        (None, outcome)
     }
 
-    fn follow_partition(&self, table: &Arc<Table>, indexes: &Indexes, partition: u32) -> Result<(), BuildError> {
-        let place = Place { store: &self.shared.store, table, partition, ending: &self.ending };
+    /// Does what there is to do for a partition. `false` if that takes longer than others are to wait.
+    fn follow_partition(&mut self, table: &Arc<Table>, indexes: &Indexes, partition: u32) -> Result<bool, BuildError> {
+        let shared = self.shared.clone();
+        let place = Place { store: &shared.store, table, partition, ending: &self.ending.clone() };
         let mut list = place.list()?;
         let mut known: Vec<Space> = list.indexes().map(|index| index.space).chain(place.claimed()?).collect();
         known.sort_unstable();
@@ -129,8 +166,9 @@ impl Building {
                 list = place.step(Step::Begin(space, definition))?;
             }
         }
-        let unbuilt: Vec<ListedIndex> = list.0.into_iter().filter(|index| !index.is_built).collect();
-        let mut outcome = Ok(());
+        let is_slow = |index: &ListedIndex| self.slow.contains_key(&(table.id(), partition, index.space));
+        let unbuilt: Vec<ListedIndex> = list.0.into_iter().filter(|index| !index.is_built && !is_slow(index)).collect();
+        let (mut is_done, mut outcome) = (true, Ok(()));
         for index in unbuilt {
             let built = match self.build(&place, &index) {
                 Err(BuildError::Hindered(reason)) if index.hindrance.as_ref() != Some(&reason) => {
@@ -140,15 +178,24 @@ impl Building {
                     place.step(Step::Hinder(Space(index), reason.clone()))?;
                     Err(BuildError::Hindered(reason))
                 }
+                Err(BuildError::TooSlow) => {
+                    self.slow.insert((table.id(), partition, index.space), Instant::now() + SLOW_PAUSE);
+                    Err(BuildError::TooSlow)
+                }
                 built => built,
             };
             // The others do not wait for it.
-            outcome = outcome.and(built);
+            match built {
+                Ok(is_built) => is_done &= is_built,
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
         }
-        outcome
+        if is_done { outcome.map(|()| true) } else { Ok(false) }
     }
 
-    fn build(&self, place: &Place<'_>, index: &ListedIndex) -> Result<(), BuildError> {
+    /// Builds an index of a partition for a while. `false` if it is not built then.
+    fn build(&self, place: &Place<'_>, index: &ListedIndex) -> Result<bool, BuildError> {
+        let began = Instant::now();
         let definition = IndexDefinition::from_source(index.definition.to_vec().into(), String::new());
         let definition = definition.ok_or(BuildError::Damaged)?;
         let mut is_hindered = index.hindrance.is_some();
@@ -193,7 +240,10 @@ impl Building {
                 is_hindered = false;
             }
             if is_last {
-                return place.step(Step::Finish(index.space)).map(drop);
+                return place.step(Step::Finish(index.space)).map(|_| true);
+            }
+            if began.elapsed() >= TURN {
+                return Ok(false);
             }
         }
     }

@@ -383,3 +383,27 @@ fn an_outdated_read_by_an_index_gives_documents_that_belong_there() {
     stop.store(true, Ordering::Relaxed);
     toggling.join().unwrap();
 }
+
+/// Its function took ten seconds in each partition, one after the other, before other tables had their turn.
+#[test]
+fn an_index_that_is_never_built_does_not_keep_others_from_being_built() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}")]);
+    let mut client = Client::to(port);
+    let increment = json!([69, [[2, [3]], [24, [[10, [3]], 1]]]]);
+    let never = function(&json!([43, [[38, [[173, [1_000_000_000_000_u64]], increment]]]]));
+    for name in ["slow", "other"] {
+        assert_eq!(client.ask(&json!([60, [name], {"shards": 16}]))["tables_created"], 1);
+        let documents: Vec<Value> = (0..200).map(|id| json!({"id": id, "n": id})).collect();
+        assert_eq!(client.ask(&insert(name, &documents))["inserted"], 200);
+    }
+    assert_eq!(client.ask(&json!([75, [table("slow"), "never", never]]))["created"], 1);
+    // The builder is at it before the others are there.
+    wait_for("the index is known", PATIENCE, || {
+        (client.ask(&json!([139, [table("slow")]]))[0]["ready"] == false).then_some(())
+    });
+    assert_eq!(client.ask(&json!([75, [table("other"), "n"]]))["created"], 1);
+    let is_built = |client: &mut Client, name| client.ask(&json!([139, [table(name), "n"]]))[0]["ready"] == true;
+    wait_for("the index of the other table is built", PATIENCE, || is_built(&mut client, "other").then_some(()));
+    assert_eq!(client.ask(&json!([139, [table("slow"), "never"]]))[0]["ready"], false);
+}

@@ -1,11 +1,13 @@
 //! What clients of the ReQL port may cost a node: many connections, long queries, streams that nobody reads on.
 
+use crate::cluster::Cluster;
 use crate::connections::{raise_file_limit, resident_bytes};
 use crate::reql::{Client, PATIENCE, create, insert, metric, table};
 use crate::server::{Node, free_port, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 /// The versions of the protocol that begin with a key: V0_3, whose queries are answered in their order, and V0_4.
@@ -163,6 +165,36 @@ fn queries_that_wait_or_never_end_keep_nobody_from_being_answered() {
         }
         under_way(&node, 0.0);
     }
+}
+
+/// Each of them kept one of the threads for queries for the ten seconds that are waited for a partition's leader.
+#[test]
+fn queries_about_a_partition_without_a_leader_leave_others_alone() {
+    const LOST: &str = "node-3";
+    let mut cluster = Cluster::start_with_reql(3);
+    let mut client = Client::to(cluster.reql_ports()[0]);
+    assert_eq!(client.ask(&json!([60, ["whole"], {"replicas": 3}]))["tables_created"], 1);
+    assert_eq!(client.ask(&insert("whole", &[json!({"id": 1}), json!({"id": 2})]))["inserted"], 2);
+    let names = (0..9).map(|number| format!("alone{number}"));
+    let lost = names.into_iter().find(|name| {
+        assert_eq!(client.ask(&json!([60, [name], {"replicas": 1}]))["tables_created"], 1);
+        client.ask(&json!([175, [table(name)]]))["shards"][0]["primary_replicas"] == json!([LOST])
+    });
+    let lost = lost.expect("one of the tables is on each node");
+    cluster.kill(2);
+    let whole = json!([43, [table("whole")]]);
+    wait_for("others lead", PATIENCE, || (client.ask(&whole) == 2).then_some(()));
+    let asking: Vec<_> =
+        (0..24).map(|_| Client::to(cluster.reql_ports()[0]).run_in_background(&json!([43, [table(&lost)]]))).collect();
+    under_way(cluster.node(0), 24.0);
+    let began = Instant::now();
+    for id in 3..6 {
+        assert_eq!(client.ask(&insert("whole", &[json!({"id": 2 * id}), json!({"id": 2 * id + 1})]))["inserted"], 2);
+        assert_eq!(client.ask(&whole), 2 * id - 2);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    drop(asking);
 }
 
 /// The 1,025th query under way was refused, so that its write was lost, and its client, which waits for no answer, got one.

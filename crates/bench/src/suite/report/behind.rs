@@ -1,7 +1,7 @@
 //! Where Tessera is behind a peer, or behind the published shape: found by rules, so that nobody has to want to tell.
 
 use super::Material;
-use super::sections::cost;
+use super::shown::cost;
 use crate::report::RunResult;
 use crate::suite::experiments::{self, RETHINKDB_PROTOCOLS};
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@ mod document;
 mod rethinkdb;
 mod running;
 mod sections;
+mod shown;
 
 use super::cell::Cell;
 use super::experiments::{self, ALL, Experiment};

@@ -2,7 +2,7 @@
 
 use super::Material;
 use super::document::Block;
-use super::sections::{cost, cost_shown, line, or_dash, peers, per_cpu, projected, text, whole};
+use super::shown::{cost, cost_shown, line, or_dash, peers, per_cpu, projected, text, whole};
 use crate::driver::Protocol;
 use crate::measure::Summary;
 use crate::report::RunResult;
@@ -153,7 +153,7 @@ pub(super) fn map_reduce(material: &Material) -> Vec<Block> {
         }
         rows.push(cells);
         for (name, run) in material.result(&experiments::map_reduce(nodes)).into_iter().flat_map(peers) {
-            let blank = vec![name.to_string(), String::new(), String::new(), String::new()];
+            let blank = [name.to_string(), String::new(), String::new(), String::new()];
             rows.push([&blank[..], &measured(run), &[String::new()]].concat());
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Material;
 use super::document::Block;
-use super::sections::{FIGURES, figures, or_dash, peers, whole};
+use super::shown::{FIGURES, figures, or_dash, peers, whole};
 use crate::measure::Summary;
 use crate::report::RunResult;
 use crate::suite::cell::Loop;
