@@ -6,7 +6,7 @@
 //! queries that run for long nor streams that nobody reads keep others from theirs.
 
 use crate::worker::{LONGEST, LOOK, Launch, Patience, Worker};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -165,13 +165,14 @@ impl Pool {
             if let Some(taken) = state.take(query, place, self.most) {
                 break Ok(taken);
             }
-            if patience.check().is_err() {
-                break Err(ScriptFailure::Busy);
-            }
             if !state.queue.contains(&place) {
                 state.queue.push_back(place);
             }
             self.freed.wait_for(&mut state, LOOK);
+            // Whoever asks whether the query goes on may let other queries go on first, and these may want a worker.
+            if MutexGuard::unlocked(&mut state, || patience.check()).is_err() {
+                break Err(ScriptFailure::Busy);
+            }
         };
         state.queue.retain(|other| *other != place);
         // There may be something for the next one, too.
