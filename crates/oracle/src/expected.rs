@@ -56,7 +56,7 @@ impl Expected {
         Self { sample, ..self }
     }
 
-    /// Leaves these areas out.
+    /// Leaves these areas out, and scenarios that are named as `area/scenario`.
     #[must_use]
     pub fn without(self, areas: &'static [&'static str]) -> Self {
         Self { without: areas, ..self }
@@ -116,7 +116,8 @@ impl Expected {
         for (number, scenario) in scenarios.iter().enumerate() {
             let name = &scenario.name;
             let is_chosen = chosen.as_ref().is_none_or(|chosen| chosen[number]);
-            if !is_chosen || !has_scope(name) || only.as_ref().is_some_and(|only| !name.contains(only)) {
+            let is_without = self.without.contains(&format!("{}/{name}", area.name).as_str());
+            if !is_chosen || is_without || !has_scope(name) || only.as_ref().is_some_and(|only| !name.contains(only)) {
                 continue;
             }
             player.begin();
