@@ -208,7 +208,7 @@ fn dependencies_are_used() {
                 of_workspace.insert(dependency.clone());
                 let renamed = RENAMED.iter().find(|(package, _)| package == dependency);
                 let word = renamed.map_or_else(|| dependency.replace('-', "_"), |(_, library)| (*library).to_string());
-                if !words.contains(&word) && !(kind == "build-dependencies" && build.contains(&word)) {
+                if !(words.contains(&word) || kind == "build-dependencies" && build.contains(&word)) {
                     unused.push(format!("{name}: {dependency}"));
                 }
             }

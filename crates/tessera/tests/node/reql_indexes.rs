@@ -361,6 +361,13 @@ fn an_outdated_read_by_an_index_gives_documents_that_belong_there() {
     let documents: Vec<Value> = (0..200).map(|id| json!({"id": id, "s": "open"})).collect();
     assert_eq!(client.ask(&insert("t", &documents))["inserted"], 200);
     wait(&mut client, &[]);
+    let outdated = json!([15, ["t"], {"read_mode": "outdated"}]);
+    let by_state = |state: &str| json!([78, [outdated, state], {"index": "s"}]);
+    let mut readers: Vec<Client> = ports.iter().map(|port| Client::to(*port)).collect();
+    // The index is ready where the partition is led, and on the other replicas a little later.
+    for reader in &mut readers {
+        wait_for("the replica has the index", PATIENCE, || reader.ask(&by_state("open")).is_array().then_some(()));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let toggling = std::thread::spawn({
         let stop = stop.clone();
@@ -371,12 +378,10 @@ fn an_outdated_read_by_an_index_gives_documents_that_belong_there() {
             }
         }
     });
-    let outdated = json!([15, ["t"], {"read_mode": "outdated"}]);
-    let mut readers: Vec<Client> = ports.iter().map(|port| Client::to(*port)).collect();
     for round in 0..1500 {
         let wanted = ["open", "closed"][round % 2];
-        let found = readers[round % 3].ask(&json!([78, [outdated, wanted], {"index": "s"}]));
-        for document in found.as_array().unwrap() {
+        let found = readers[round % 3].ask(&by_state(wanted));
+        for document in found.as_array().unwrap_or_else(|| panic!("{found}")) {
             assert_eq!(document["s"], wanted, "{document}");
         }
     }

@@ -3,9 +3,7 @@
 use super::Material;
 use super::document::Block;
 use super::rethinkdb;
-use super::shown::{
-    FIGURES, cost, cost_shown, figures, line, or_dash, peers, per_cpu, percent, projected, text, whole,
-};
+use super::shown::{FIGURES, cost, cost_shown, figures, line, or_dash, per_cpu, percent, projected, text, whole};
 use crate::measure::Second;
 use crate::report::RunResult;
 use crate::suite::experiments::{self, Experiment};
