@@ -7,6 +7,9 @@ use std::sync::Mutex;
 use crate::scope::{has_scope, is_in_scope};
 use crate::{Area, Json, Player, Sample, areas, judge, write};
 
+/// So many steps that differ may stand together in a scenario.
+const CLUSTER: f64 = 8.0;
+
 /// What is expected of a player.
 pub struct Expected {
     /// Where the file lies that says, for each area, which share of its steps must be answered alike.
@@ -182,11 +185,12 @@ impl Expected {
         assert!(sunk.is_empty() || std::env::var("ORACLE_SCENARIO").is_ok(), "answers have become worse: {sunk:?}");
     }
 
-    /// A part of an area may by chance hold more of the steps that differ than the whole, by three standard deviations and a step.
+    /// A part of an area may by chance hold more of the steps that differ than the whole, by three standard deviations and a cluster:
+    /// scenarios are played whole, and steps that differ stand together in some.
     fn reaches(&self, rates: &Rates, floor: f64) -> bool {
         let differing = rates.steps - rates.placed;
         let expected = rates.steps as f64 * (1.0 - floor);
-        let slack = if self.sample.is_some() { 3.0 * expected.sqrt() + 1.0 } else { 1e-6 };
+        let slack = if self.sample.is_some() { 3.0 * (expected * CLUSTER).sqrt() + CLUSTER } else { 1e-6 };
         differing as f64 <= expected + slack
     }
 }

@@ -64,7 +64,7 @@ impl Connection {
         match table.filter(|_| self.may_forward() && answered.has_undone()) {
             Some(table) => {
                 let forwarding = self.forwarding();
-                let replies = self.wait_for(None, forwarding.finish_elsewhere(&table, answered)).await;
+                let replies = self.wait_for(None, Box::pin(forwarding.finish_elsewhere(&table, answered))).await;
                 replies.iter().for_each(|reply| self.output.push(reply));
             }
             None => answered.write(&mut self.output),

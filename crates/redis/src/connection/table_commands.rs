@@ -260,7 +260,8 @@ impl Connection {
     pub(super) async fn select(&mut self, number: &[u8]) -> Result<(), CommandError> {
         let number = parse_integer(number).ok_or(CommandError::text("ERR invalid DB index"))?;
         let table = match u32::try_from(number) {
-            Ok(number) => match self.database(number).await? {
+            // On the heap: a table is made seldom, and its making would be a part of every connection.
+            Ok(number) => match Box::pin(self.database(number)).await? {
                 Some(table) => Some(table),
                 None => self.server.store.find_table(|store| store.table_numbered(TableNumber(number))).await,
             },

@@ -123,10 +123,7 @@ fn write_of(
     (hook, lifetime): (Option<&Arc<WriteHook>>, Lifetime),
 ) -> Result<Write> {
     if !document.is_object() {
-        return Err(Error::typed(
-            &document,
-            format!("Inserted value must be an OBJECT (got {}):\n{}", document.type_name(), document.print()?),
-        ));
+        return Err(Error::typed(&document, format!("Expected type OBJECT but found {}.", document.type_name())));
     }
     let Some(key) = document.get_field(table.primary_key()) else {
         return Err(Error::logic(format!(

@@ -183,7 +183,7 @@ impl Connection {
             PartOutcome::NotDone(_) | PartOutcome::Unknown => Err(outcome),
         };
         let forwarding = self.forwarding();
-        let outcomes = self.wait_for(None, forwarding.reach(table, looks, None)).await;
+        let outcomes = self.wait_for(None, Box::pin(forwarding.reach(table, looks, None))).await;
         outcomes.into_iter().map(string).collect()
     }
 
@@ -203,7 +203,7 @@ impl Connection {
         let mut gathered = Elsewhere::default();
         partitions.for_each(|partition| gathered.push(partition, command, frame.clone(), ReadMode::Single));
         let forwarding = self.forwarding();
-        let outcomes = self.wait_for(None, forwarding.reach(table, gathered.parts, None)).await;
+        let outcomes = self.wait_for(None, Box::pin(forwarding.reach(table, gathered.parts, None))).await;
         outcomes.into_iter().map(reply_of).collect()
     }
 
@@ -227,13 +227,13 @@ impl Connection {
         let (began, first) = (Instant::now(), writes.first());
         let (count, replied) = (parts.len() + std::mem::take(&mut self.returning), self.output.len());
         let (forwarding, front) = (self.forwarding(), Front::new(replies, self.session.protocol));
-        let elsewhere = forwarding.reach(&table, parts, Some(&front));
+        // On the heap: what goes to other nodes is rare where clients know the leaders, and would make every connection larger.
+        let elsewhere = Box::pin(forwarding.reach(&table, parts, Some(&front)));
         self.output.note_complete();
         let outcomes = if writes.is_empty() {
             self.wait_for(Some(&front), elsewhere).await
         } else {
             let here = async { front.note_here(forwarding.carry_out_here(&table, writes).await) };
-            // On the heap: it is rare where clients know the leaders, and would make every connection larger.
             let both = Box::pin(async { tokio::join!(here, elsewhere).1 });
             self.wait_for(Some(&front), both).await
         };

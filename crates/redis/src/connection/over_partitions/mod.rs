@@ -278,8 +278,8 @@ impl Connection {
             return Ok(Carried::Out(BTreeMap::new()));
         }
         let transacted = match only_reads && choices.reads != ReadMode::Majority {
-            true => self.wait_for(None, server.store.read_at_one_instant(SERVICE, parts, until)).await,
-            false => self.wait_for(None, server.store.transact(SERVICE, parts, until)).await,
+            true => self.wait_for(None, Box::pin(server.store.read_at_one_instant(SERVICE, parts, until))).await,
+            false => self.wait_for(None, Box::pin(server.store.transact(SERVICE, parts, until))).await,
         };
         match transacted {
             Transacted::Committed(replied) => {
