@@ -102,16 +102,26 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
+/// The elements of a list or a set, whose head was read.
+fn read_elements<T: Wire, C: FromIterator<T>>(
+    input: &mut Input<'_>,
+    kind: &str,
+    element_type: TType,
+    size: i32,
+) -> thrift::Result<C> {
+    // Some clients write the type of an empty list as they like.
+    if size > 0 && element_type != T::TYPE {
+        return Err(format!("a {kind} of {element_type:?}, where {:?} belongs", T::TYPE).into());
+    }
+    (0..size).map(|_| T::read(input)).collect()
+}
+
 impl<T: Wire> Wire for Vec<T> {
     const TYPE: TType = TType::List;
 
     fn read(input: &mut Input<'_>) -> thrift::Result<Self> {
         let TListIdentifier { element_type, size } = input.read_list_begin()?;
-        // Some clients write the type of an empty list as they like.
-        if size > 0 && element_type != T::TYPE {
-            return Err(format!("a list of {element_type:?}, where {:?} belongs", T::TYPE).into());
-        }
-        (0..size).map(|_| T::read(input)).collect()
+        read_elements(input, "list", element_type, size)
     }
 
     fn write(&self, output: &mut Output<'_>) -> thrift::Result<()> {
@@ -145,10 +155,7 @@ impl<T: Wire + Ord> Wire for BTreeSet<T> {
 
     fn read(input: &mut Input<'_>) -> thrift::Result<Self> {
         let TSetIdentifier { element_type, size } = input.read_set_begin()?;
-        if size > 0 && element_type != T::TYPE {
-            return Err(format!("a set of {element_type:?}, where {:?} belongs", T::TYPE).into());
-        }
-        (0..size).map(|_| T::read(input)).collect()
+        read_elements(input, "set", element_type, size)
     }
 
     fn write(&self, output: &mut Output<'_>) -> thrift::Result<()> {
