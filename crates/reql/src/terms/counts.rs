@@ -216,6 +216,10 @@ impl Total {
                 self.warnings.extend(texts.iter().filter_map(|text| text.as_str().map(String::from)));
                 continue;
             }
+            if let (None, Value::Array(_)) = (self.fields.get(name), value) {
+                self.size.add(name.len())?;
+                self.fields.insert(name.clone(), Sum::List(Vec::new()));
+            }
             match (self.fields.get_mut(name), value) {
                 (Some(Sum::List(list)), Value::Array(items)) => {
                     if !items.iter().all(|item| self.lists.push(list, item.clone())) {
@@ -227,14 +231,6 @@ impl Total {
                     self.fields.insert(name.clone(), Sum::Value(sum));
                 }
                 (Some(_), _) => {}
-                (None, Value::Array(items)) => {
-                    self.size.add(name.len())?;
-                    let mut list = Vec::new();
-                    if !items.iter().all(|item| self.lists.push(&mut list, item.clone())) {
-                        self.warnings.insert(too_many_changes(list.len()));
-                    }
-                    self.fields.insert(name.clone(), Sum::List(list));
-                }
                 (None, value) => {
                     self.size.add(name.len() + value.encoded_len())?;
                     self.fields.insert(name.clone(), Sum::Value(value.clone()));

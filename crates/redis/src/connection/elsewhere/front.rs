@@ -5,6 +5,7 @@ use super::Merge;
 use crate::connection::replies::{OneReply, Replies, ReplyList, reply_of};
 use crate::resp::Protocol;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::sync::OnceLock;
 use tessera_store::PartOutcome;
 
@@ -67,16 +68,16 @@ impl Merging {
                 self.here += 1;
             } else {
                 let parts = self.parts..self.parts + merge.parts();
-                if parts.clone().any(|part| outcome_of(part).is_none()) {
+                let outcomes: SmallVec<[&PartOutcome; 4]> = parts.clone().map_while(&outcome_of).collect();
+                if outcomes.len() < parts.len() {
                     return;
                 }
                 self.parts = parts.end;
                 // Nearly everything is done, and then there are none.
-                let failed =
-                    parts.clone().filter_map(&outcome_of).filter(|outcome| !matches!(outcome, PartOutcome::Done(_)));
-                let failures: Vec<Replies> = failed.cloned().map(reply_of).collect();
+                let failed = outcomes.iter().filter(|outcome| !matches!(outcome, PartOutcome::Done(_)));
+                let failures: Vec<Replies> = failed.map(|outcome| reply_of((*outcome).clone())).collect();
                 let mut next_failure = failures.iter();
-                let mut replies = parts.filter_map(&outcome_of).map(|outcome| match outcome {
+                let mut replies = outcomes.into_iter().map(|outcome| match outcome {
                     PartOutcome::Done(reply) => OneReply { bytes: reply, failure: None },
                     PartOutcome::NotDone(_) | PartOutcome::Unknown => {
                         next_failure.next().expect("one for each failure").one()
