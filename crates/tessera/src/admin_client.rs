@@ -5,6 +5,7 @@ use crate::admin_tls::TlsConnector;
 use crate::exit::ExitError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
 use std::path::Path;
@@ -29,14 +30,8 @@ fn url(node: &NodeArgs, path: &str) -> String {
 /// A name as a part of a path, whatever characters it has: `?` and the like would end the path, and the request would concern what is
 /// called like the part before them.
 pub fn escaped(name: &str) -> String {
-    let mut escaped = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => escaped.push(byte.into()),
-            other => escaped += &format!("%{other:02X}"),
-        }
-    }
-    escaped
+    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+    utf8_percent_encode(name, ESCAPED).to_string()
 }
 
 /// TLS that trusts the certificates of a PEM file, and no others.

@@ -1,5 +1,6 @@
 //! What the options of `r.http` ask for.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,12 +189,8 @@ pub(super) fn add_parameter(to: &mut String, name: &str, value: &str) {
 }
 
 fn encode(to: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => to.push(char::from(byte)),
-            other => *to += &format!("%{other:02X}"),
-        }
-    }
+    const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    to.extend(utf8_percent_encode(text, ENCODED));
 }
 
 /// Lines of a header.
