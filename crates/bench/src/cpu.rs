@@ -73,7 +73,7 @@ pub fn of_process(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / ticks_per_second()))
 }
 
-/// In which the kernel counts CPU time.
+/// How many ticks a second has. The kernel counts CPU time in ticks.
 pub fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second().max(1) as f64
 }

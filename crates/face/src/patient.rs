@@ -76,7 +76,7 @@ mod tests {
     #[tokio::test]
     async fn only_who_takes_nothing_is_given_up() {
         let (near, mut far) = tokio::io::duplex(8);
-        // In all it takes longer than this, and from byte to byte much less, also on a busy machine.
+        // The reader below takes longer than this in all, and much less from one byte to the next, also on a busy machine.
         let mut patient = Patient::new(near, Duration::from_secs(1));
         let slow = async {
             let mut byte = [0];

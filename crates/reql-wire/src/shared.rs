@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) config: ReqlConfig,
     pub(crate) runtime: Handle,
-    /// For queries, to compute.
+    /// The turns that queries take to compute.
     pub(crate) turns: Arc<Turns>,
     /// One for each page, and each long query, that may be read at one time.
     pub(crate) readers: Semaphore,

@@ -25,7 +25,7 @@ pub struct Tail {
     pub table: TableInfo,
     pub log: Box<dyn ChangeLog>,
     pub states: Vec<State>,
-    /// For each part up to which change the client knows it, and how many messages after that.
+    /// The number of the last change of each part that the client knows, and how many messages it was told after that.
     pub reached: BTreeMap<u32, (u64, u64)>,
     /// Up to these changes of parts, initial values show some of them: positions before stand for no state that the client knows.
     pub shown: BTreeMap<u32, u64>,

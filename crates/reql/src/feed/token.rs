@@ -20,7 +20,7 @@ pub struct TableToken {
     pub table: String,
     /// Which parts the numbers mean.
     pub scheme: u32,
-    /// For each part up to which change it is known, and how many messages after that.
+    /// The number of the last change of each part that is known, and how many messages were told after that.
     pub parts: BTreeMap<u32, (u64, u64)>,
 }
 

@@ -58,7 +58,7 @@ pub struct Counts {
     new_addresses: u32,
     older_copies: u32,
     removals: u32,
-    /// Of all these, those while others were missed.
+    /// How many of all these were done while other nodes were missed.
     meanwhile: u32,
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long it may take after a fault until all nodes are well, and how long they then stay so.
 const RECOVERY: Duration = Duration::from_secs(2);
 const MOST_REST: Duration = Duration::from_secs(1);
-/// In so long a rest it shows whether a key [can be used](super::work) again.
+/// A rest that is long enough to show whether keys [can be used](super::work) again.
 const LONG_REST: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(20);
 
