@@ -1,15 +1,18 @@
 //! Connections that other nodes made.
 
 use crate::frame::{self, Frame, HEAD, Input, WHOLE_BYTES};
-use crate::{Handshakes, REQUESTS_UNDER_WAY, Transport, handshake};
+use crate::idle_timer::IdleTimer;
+use crate::{Answer, Handshakes, REQUESTS_UNDER_WAY, Transport, handshake};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use tessera_types::NodeId;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
@@ -27,6 +30,8 @@ const STRANGERS: usize = 64;
 const CONNECTIONS: usize = 1_024;
 /// When this many bytes of answers wait for a node to read them, no more of its requests are read.
 const ANSWER_BYTES: usize = 256 << 20;
+/// After requests have been carried out for this long, others have a turn.
+const TURN: Duration = Duration::from_millis(1);
 /// How long to wait when no connection can be accepted, for example because there are no file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -129,17 +134,28 @@ impl Drop for Owed {
     }
 }
 
+/// Answers a request. Most need not wait for anything, and then it is done here and now: a task would cost as much as they do.
+fn carry_out(owed: Owed, mut answer: Answer) {
+    // It is polled again by its task if it waits, so that nobody need be woken for it yet.
+    let mut context = Context::from_waker(Waker::noop());
+    match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(&mut context))) {
+        Ok(Poll::Ready(answer)) => owed.answer(&answer),
+        Ok(Poll::Pending) => drop(tokio::spawn(async move { owed.answer(&answer.await) })),
+        // The panic was reported, as in a task; the other node is told.
+        Err(_) => {}
+    }
+}
+
 async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<NodeId>) -> io::Result<()> {
     let (mut reader, mut writer) = stream.into_split();
     let answers = Arc::new(Answers::default());
     let read = async {
         let mut input = if from.is_some() { Input::of_node() } else { Input::of_stranger() };
-        let mut messages = Vec::new();
+        let (mut messages, mut requests) = (Vec::new(), Vec::new());
+        // The connection of a node without identity has a limited time as a whole.
+        let mut idle = IdleTimer::new(if from.is_some() { IDLE } else { STRANGER });
         loop {
-            // The connection of a node without identity has a limited time as a whole.
-            let idle = if from.is_some() { IDLE } else { STRANGER };
-            let read = tokio::time::timeout(idle, reader.read_buf(&mut input.bytes)).await;
-            if read.map_err(|_| timed_out())?? == 0 {
+            if idle.read(&mut reader, &mut input.bytes).await? == 0 {
                 return Ok(());
             }
             if let Some(node) = from {
@@ -148,11 +164,7 @@ async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<N
             while let Some(frame) = input.take()? {
                 match (frame, from) {
                     (Frame::Message { kind, payload }, Some(_)) => messages.push((kind, payload)),
-                    (Frame::Request { number, service, payload }, from) => {
-                        let answer = transport.handler.request(from, service, payload);
-                        let owed = answers.begin(number);
-                        tokio::spawn(async move { owed.answer(&answer.await) });
-                    }
+                    (Frame::Request { number, service, payload }, _) => requests.push((number, service, payload)),
                     (Frame::Alive { clock }, from) => {
                         if let Some(node) = from {
                             // The node is told why when it dials again.
@@ -172,6 +184,14 @@ async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<N
             if let Some(node) = from.filter(|_| !messages.is_empty()) {
                 transport.handler.messages(node, &mut messages);
                 messages.clear();
+            }
+            let mut began = Instant::now();
+            for (number, service, payload) in requests.drain(..) {
+                carry_out(answers.begin(number), transport.handler.request(from, service, payload));
+                if began.elapsed() > TURN {
+                    tokio::task::yield_now().await;
+                    began = Instant::now();
+                }
             }
             while !answers.has_room() {
                 answers.room.notified().await;

@@ -11,13 +11,14 @@
 mod frame;
 mod handshake;
 mod handshakes;
+mod idle_timer;
 mod inbound;
 mod outbound;
 mod reported_clock;
 mod secret;
 
 pub use handshakes::Handshakes;
-pub use outbound::RequestFailure;
+pub use outbound::{Asked, RequestFailure};
 pub use reported_clock::NodeClock;
 pub use secret::Secret;
 
@@ -233,8 +234,12 @@ impl Transport {
     /// # Errors
     /// [`RequestFailure`] says whether it may have been carried out.
     pub async fn request(&self, to: NodeId, service: u8, payload: &[u8]) -> Result<Bytes, RequestFailure> {
-        let peer = self.peer(to).ok_or(RequestFailure::NotSent)?;
-        peer.request(service, payload).await
+        self.ask(to, service, payload).await
+    }
+
+    /// Sends a request to another node, whether or not anybody waits for the answer.
+    pub fn ask(&self, to: NodeId, service: u8, payload: &[u8]) -> Asked {
+        self.peer(to).map_or(Asked::NOT_SENT, |peer| peer.ask(service, payload))
     }
 
     /// How long ago another node was last heard from; `None` if it was not heard from since this one started.

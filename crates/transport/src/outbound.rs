@@ -1,20 +1,25 @@
 //! The connection to another node, made anew whenever it breaks.
 
 use crate::frame::{self, Frame, HEAD, Input, STRANGER_BYTES, WHOLE_BYTES};
+use crate::idle_timer::IdleTimer;
 use crate::reported_clock::{NodeClock, ReportedClock};
 use crate::{Handler, Identity, REQUESTS_UNDER_WAY, Secret, Transport, handshake};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
 use std::io;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tessera_types::{NodeId, monotonic_millis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::MissedTickBehavior;
 
 /// Bytes that may wait for a node; further messages are dropped.
 const QUEUE_BYTES: usize = 256 << 20;
@@ -39,6 +44,26 @@ pub enum RequestFailure {
 }
 
 type Waiting = oneshot::Sender<Result<Bytes, RequestFailure>>;
+
+/// The answer to a request, which was sent when this was made. Who drops it does not hear the answer; the request may still be
+/// carried out.
+#[derive(Debug)]
+pub struct Asked(Result<oneshot::Receiver<Result<Bytes, RequestFailure>>, RequestFailure>);
+
+impl Asked {
+    pub(crate) const NOT_SENT: Self = Self(Err(RequestFailure::NotSent));
+}
+
+impl Future for Asked {
+    type Output = Result<Bytes, RequestFailure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(answer) => Pin::new(answer).poll(context).map(|answer| answer.unwrap_or(Err(RequestFailure::Lost))),
+            Err(failure) => Poll::Ready(Err(*failure)),
+        }
+    }
+}
 
 pub(crate) struct Peer {
     own: Identity,
@@ -194,13 +219,13 @@ impl Peer {
         }
     }
 
-    pub(crate) async fn request(&self, service: u8, payload: &[u8]) -> Result<Bytes, RequestFailure> {
+    pub(crate) fn ask(&self, service: u8, payload: &[u8]) -> Asked {
         let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.state.lock();
             let is_full = state.queue.len() > QUEUE_BYTES || state.waiting.len() >= REQUESTS_UNDER_WAY;
             if !state.is_connected || state.is_leaving || is_full || payload.len() + HEAD > WHOLE_BYTES {
-                return Err(RequestFailure::NotSent);
+                return Asked::NOT_SENT;
             }
             let number = state.next_number;
             state.next_number += 1;
@@ -208,7 +233,7 @@ impl Peer {
             frame::request(&mut state.queue, number, service, payload);
         }
         self.wake.notify_one();
-        receiver.await.unwrap_or(Err(RequestFailure::Lost))
+        Asked(Ok(receiver))
     }
 
     /// Fails requests that have waited too long for their answers.
@@ -306,10 +331,9 @@ async fn dial(
 async fn talk(peer: &Peer, stream: TcpStream, handler: &dyn Handler) -> io::Result<()> {
     let (mut reader, mut writer) = stream.into_split();
     let read = async {
-        let mut input = Input::of_node();
+        let (mut input, mut idle) = (Input::of_node(), IdleTimer::new(DEAD));
         loop {
-            let read = tokio::time::timeout(DEAD, reader.read_buf(&mut input.bytes)).await;
-            if read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? == 0 {
+            if idle.read(&mut reader, &mut input.bytes).await? == 0 {
                 return Ok(());
             }
             peer.heard();
@@ -338,9 +362,14 @@ async fn talk(peer: &Peer, stream: TcpStream, handler: &dyn Handler) -> io::Resu
         frame::alive(&mut output);
         writer.write_all(&output).await?;
         output.clear();
-        let mut last_alive = Instant::now();
+        let mut alive = tokio::time::interval_at((Instant::now() + ALIVE).into(), ALIVE);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let _ = tokio::time::timeout(ALIVE.saturating_sub(last_alive.elapsed()), peer.wake.notified()).await;
+            let is_time = tokio::select! {
+                biased;
+                _ = alive.tick() => true,
+                () = peer.wake.notified() => false,
+            };
             {
                 let mut state = peer.state.lock();
                 if state.is_closed {
@@ -349,8 +378,7 @@ async fn talk(peer: &Peer, stream: TcpStream, handler: &dyn Handler) -> io::Resu
                 std::mem::swap(&mut state.queue, &mut output);
                 state.handed_over = state.next_number;
             }
-            if last_alive.elapsed() >= ALIVE {
-                last_alive = Instant::now();
+            if is_time {
                 frame::alive(&mut output);
                 peer.lose_what_is_old();
             }

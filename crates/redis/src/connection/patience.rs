@@ -70,7 +70,8 @@ impl Connection {
     /// Waits for what does not need the connection. If it takes long, replies are sent meanwhile: those to the commands before it, and
     /// those that are made at its `front`.
     pub(super) async fn wait_for<T>(&mut self, front: Option<&Front>, work: impl Future<Output = T>) -> T {
-        if self.output.is_empty() && front.is_none() || self.stream.is_none() {
+        let nothing_comes_before = self.output.is_empty() && front.is_none_or(Front::is_of_one);
+        if nothing_comes_before || self.stream.is_none() {
             return work.await;
         }
         let mut work = pin!(work);

@@ -21,12 +21,12 @@ pub use part::{Part, PartOutcome};
 
 use crate::store::Store;
 use crate::table::{Leader, Table};
-use bytes::Bytes;
 use part::{Reasons, by_leader, keep_order, take_outcomes};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_transport::RequestFailure;
+use tessera_transport::{Asked, RequestFailure};
 use tessera_types::{NodeId, ReadMode, RequestError};
+use tokio::task::JoinHandle;
 
 /// How long a request is tried, if the client does not say how long it waits. It counts from when the request was read.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -110,17 +110,16 @@ impl Store {
             for (node, which) in by_leader(parts, place_of) {
                 let these: Vec<_> = which.iter().map(|at| &parts[*at]).collect();
                 let answer = match node {
-                    None => tokio::spawn(answered(route.carry_out(table, &these))),
+                    None => Answering::Here(tokio::spawn(answered(route.carry_out(table, &these)))),
                     Some(node) => {
                         route.note_forwarded();
-                        let (store, request, parts) = (self.clone(), route.request(table, &these), these.len());
-                        tokio::spawn(async move { store.ask_face(R::SERVICE, node, &request, parts).await })
+                        Answering::There(self.transport().ask(node, R::SERVICE, &route.request(table, &these)))
                     }
                 };
                 asked.push((which, answer));
             }
             for (which, answer) in asked {
-                let answer = answer.await.unwrap_or(Err(RequestFailure::Lost));
+                let answer = answer.outcomes(which.len()).await;
                 route.note_replies(take_outcomes(parts, &which, answer, &mut reasons));
                 keep_order(parts, &which, &mut reasons);
             }
@@ -165,9 +164,7 @@ impl Store {
         request: &[u8],
         parts: usize,
     ) -> Result<Vec<PartOutcome>, RequestFailure> {
-        let answer: Bytes = self.transport().request(node, service, request).await?;
-        // What cannot be read says nothing about what was done.
-        envelope::decode(answer, parts).ok_or(RequestFailure::Lost)
+        Answering::There(self.transport().ask(node, service, request)).outcomes(parts).await
     }
 
     /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
@@ -188,6 +185,23 @@ impl Store {
             Leader::Node(node) if self.is_heard(node) => Leader::Node(node),
             Leader::Here => Leader::Here,
             _ => replicas().map_or(Leader::Unknown, Leader::Node),
+        }
+    }
+}
+
+/// Parts that are being carried out, whether or not anybody waits for the answer.
+enum Answering {
+    Here(JoinHandle<Result<Vec<PartOutcome>, RequestFailure>>),
+    There(Asked),
+}
+
+impl Answering {
+    /// What became of the parts, of which there are so many.
+    async fn outcomes(self, parts: usize) -> Result<Vec<PartOutcome>, RequestFailure> {
+        match self {
+            Self::Here(answer) => answer.await.unwrap_or(Err(RequestFailure::Lost)),
+            // What cannot be read says nothing about what was done.
+            Self::There(answer) => envelope::decode(answer.await?, parts).ok_or(RequestFailure::Lost),
         }
     }
 }

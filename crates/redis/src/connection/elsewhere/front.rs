@@ -23,6 +23,11 @@ impl Front {
         Self { merges, protocol, here: OnceLock::new(), made: Mutex::default() }
     }
 
+    /// Whether there is one command, so that no reply comes before others.
+    pub(in crate::connection) fn is_of_one(&self) -> bool {
+        self.merges.len() == 1
+    }
+
     /// Notes the replies to the commands that were carried out here.
     pub(super) fn note_here(&self, replies: ReplyList) {
         // There is one list.
