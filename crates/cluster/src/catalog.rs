@@ -11,6 +11,7 @@ mod split;
 mod users;
 
 use crate::placement::{Nodes, of_new_table};
+use crate::rules::{Rule, holds};
 use amnesiac::Amnesiac;
 pub use amnesiac::AmnesiacReplica;
 pub use command::{CatalogCommand, Changed};
@@ -332,7 +333,9 @@ impl Catalog {
                 Ok(Changed::Other)
             }
             CatalogCommand::AddNode { site, token } => {
-                let asked_before = |node: &&NodeEntry| node.is_expected && token.is_some() && node.token == *token;
+                let asked_before = |node: &&NodeEntry| {
+                    node.is_expected && token.is_some() && node.token == *token && holds(Rule::TokensAreKnown)
+                };
                 let known = self.nodes.values().find(asked_before).map(|node| node.id);
                 let id = known.unwrap_or(NodeId(self.next_node));
                 self.next_node += u32::from(known.is_none());

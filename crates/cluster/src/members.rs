@@ -13,7 +13,7 @@ use tessera_types::{NodeId, ReplicaId};
 
 /// A member has caught up if it lacks no more bytes of entries than this, and has what was committed a second or two
 /// ago.
-const CLOSE_BYTES: u64 = 4 << 20;
+pub(crate) const CLOSE_BYTES: u64 = 4 << 20;
 
 /// The next step of the replica that leads a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,9 @@ impl Members<'_> {
 
     fn has_caught_up(&self, replica: &ReplicaId) -> bool {
         let is_close = |other: &MemberView| {
-            other.matched > 0 && other.keeps_up && !other.takes_snapshot && other.lag_bytes <= CLOSE_BYTES
+            let keeps_up = other.matched > 0 && other.keeps_up || !holds(Rule::VotersKeepUp);
+            let has_snapshot = !other.takes_snapshot || !holds(Rule::SnapshotIsThere);
+            keeps_up && has_snapshot && (other.lag_bytes <= CLOSE_BYTES || !holds(Rule::LackIsBounded))
         };
         *replica == self.view.replica || self.other(replica).is_some_and(is_close)
     }
@@ -68,7 +70,7 @@ impl Members<'_> {
 
     fn may_get_vote(&self, replica: &ReplicaId) -> bool {
         let lives = self.is_there(replica) && self.presence.of(replica.node) >= Standing::Steady;
-        (lives || !holds(Rule::VotersLive)) && (self.has_caught_up(replica) || !holds(Rule::VotersHaveCaughtUp))
+        (lives || !holds(Rule::VotersLive)) && self.has_caught_up(replica)
     }
 
     fn may_lead(&self, replica: &ReplicaId) -> bool {

@@ -6,8 +6,12 @@
 pub(crate) enum Rule {
     /// The group's leader hears from a replica that gets a vote, and its node has been alive for a while.
     VotersLive,
-    /// A replica that gets a vote has answered the leader, has its snapshot, and lacks little, in bytes and in time.
-    VotersHaveCaughtUp,
+    /// A replica that gets a vote, or counts as a copy, has its snapshot.
+    SnapshotIsThere,
+    /// A replica that gets a vote, or counts as a copy, has answered the leader and has what was committed a while ago.
+    VotersKeepUp,
+    /// A replica that gets a vote, or counts as a copy, lacks few bytes.
+    LackIsBounded,
     /// Members that are alive and have caught up are a majority after every change.
     MajorityRemains,
     /// A change leaves as many complete copies as there were, or as there are target members.
@@ -22,6 +26,8 @@ pub(crate) enum Rule {
     AnyHeir,
     /// A voter of the catalog's group whose node is lost is replaced by a learner that is alive.
     LostVotersAreReplaced,
+    /// A node that asks again to be let in, since the answer was lost, gets the same number.
+    TokensAreKnown,
     /// A replica begins on a node only when the earlier replica of its partition there has ended.
     EndedBeforeTheNext,
     /// Before a replica begins, the log has durably forgotten the earlier one.

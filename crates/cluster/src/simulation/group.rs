@@ -8,6 +8,9 @@ use tessera_types::ReplicaId;
 /// Rounds after which a member that lacks what was committed then does not keep up.
 const MEMORY: usize = 4;
 
+/// Bytes of an entry.
+const ENTRY_BYTES: u64 = 100;
+
 /// A replica on a node's disk.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
@@ -58,6 +61,11 @@ impl Group {
         self.copies.get(replica).is_some_and(|copy| copy.snapshot == 0 && copy.matched >= self.committed[0])
     }
 
+    /// Bytes of entries that a replica lacks.
+    pub(super) fn lacks(&self, replica: &ReplicaId) -> u64 {
+        ENTRY_BYTES * (self.end - self.copies.get(replica).map_or(0, |copy| copy.matched).min(self.end))
+    }
+
     /// Elects, replicates what is written, and completes changes. `is_up` is of the nodes, `is_slow` of their disks.
     pub(super) fn pass(
         &mut self,
@@ -92,9 +100,9 @@ impl Group {
         self.end += writes;
         let members: Vec<ReplicaId> = [&self.voters[..], &self.outgoing, &self.learners].concat();
         for (replica, copy) in self.copies.iter_mut().filter(|(it, _)| is_up(it) && members.contains(it)) {
-            if copy.snapshot > 0 {
-                copy.snapshot -= 1;
-            } else if *replica == leader || !is_slow(replica) {
+            // Its log is brought up to date while it takes its snapshot.
+            copy.snapshot = copy.snapshot.saturating_sub(1);
+            if *replica == leader || !is_slow(replica) {
                 (copy.matched, copy.is_told) = (self.end, true);
             }
         }
@@ -119,14 +127,14 @@ impl Group {
         voters.dedup();
         let other = |replica: ReplicaId| {
             let copy = self.copies.get(&replica);
-            let matched = copy.filter(|copy| copy.is_told && copy.snapshot == 0).map_or(0, |copy| copy.matched);
+            let matched = copy.filter(|copy| copy.is_told).map_or(0, |copy| copy.matched);
             let keeps_up = matched > 0 && matched >= self.committed[0];
             MemberView {
                 replica,
                 is_heard: copy.is_some() && is_up(&replica),
                 matched,
                 lag: self.end - matched,
-                lag_bytes: if keeps_up { 100 * (self.end - matched) } else { u64::MAX },
+                lag_bytes: ENTRY_BYTES * (self.end - matched),
                 keeps_up,
                 takes_snapshot: copy.is_some_and(|copy| copy.snapshot > 0),
             }

@@ -1,6 +1,7 @@
 //! Nodes that come, die, lose their disks, are drained and removed; the catalog that they share; and the groups on them.
 
 use super::group::{Copy, Group};
+use crate::members::CLOSE_BYTES;
 use crate::test_schema::schema_of;
 use crate::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -69,6 +70,8 @@ pub(super) struct World {
     pub(super) groups: BTreeMap<Place, Group>,
     /// Commands whose answer was lost, that take effect later.
     late: VecDeque<CatalogCommand>,
+    /// How many nodes have asked to be let in.
+    joins: u64,
     pub(super) changes: u64,
     pub(super) given_up: u64,
 }
@@ -87,8 +90,9 @@ impl World {
         let mut catalog_group = Group::of(&[first]);
         catalog_group.copies.insert(first, Copy { matched: 1, snapshot: 0, is_told: true });
         let (nodes, groups, late) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+        let (joins, changes, given_up) = (0, 0, 0);
         let mut world =
-            Self { dice: Dice(seed), now: 0, nodes, catalog, catalog_group, groups, late, changes: 0, given_up: 0 };
+            Self { dice: Dice(seed), now: 0, nodes, catalog, catalog_group, groups, late, joins, changes, given_up };
         world.begin_node(NodeId(1), true);
         world.follow(NodeId(1));
         world
@@ -192,7 +196,9 @@ impl World {
         let (is_up, is_slow) = (|it: &ReplicaId| up.contains(&it.node), |it: &ReplicaId| slow.contains(&it.node));
         self.catalog_group.pass(1, &is_up, &is_slow);
         for group in self.groups.values_mut() {
-            let writes = self.dice.below(3) * self.dice.below(50);
+            // Some are more than a member that gets a vote may lack.
+            let most = if self.dice.one_in(12) { 100_000 } else { 50 };
+            let writes = self.dice.below(3) * self.dice.below(most);
             group.pass(writes, &is_up, &is_slow);
         }
     }
@@ -320,6 +326,10 @@ impl World {
         placement: Option<&Placement>,
     ) -> Group {
         let after = group.changed(changes);
+        for comer in after.voters.iter().filter(|voter| !group.is_voter(voter)) {
+            let lacks = group.lacks(comer);
+            assert!(lacks <= CLOSE_BYTES, "{comer} gets a vote and lacks {lacks} bytes: {group:?}");
+        }
         // Those that were members when the move began; what it has added may go again when it is given up.
         let members = placement.map_or(&group.voters, |placement| &placement.current);
         let kept: Vec<ReplicaId> = members.iter().filter(|it| group.is_voter(it)).copied().collect();
@@ -385,13 +395,15 @@ impl World {
         (state.is_up, state.up_since, state.followed) = (true, now, None);
     }
 
-    /// Lets a node in, which comes, or never does.
+    /// Lets a node in, which comes, or never does. The answer may get lost, and then it asks again.
     pub(super) fn join(&mut self, comes: bool) -> Option<NodeId> {
         let before: BTreeSet<NodeId> = self.catalog.nodes().map(|node| node.id).collect();
-        if !self.change(CatalogCommand::AddNode { site: Site::default(), token: None }) {
-            return None;
+        self.joins += 1;
+        let token = Some(JoinToken(self.joins.to_string()));
+        for _ in 0..=self.dice.below(2) {
+            self.change(CatalogCommand::AddNode { site: Site::default(), token: token.clone() });
         }
-        let node = self.catalog.nodes().map(|node| node.id).find(|node| !before.contains(node))?;
+        let node = self.catalog.nodes().map(|node| node.id).filter(|node| !before.contains(node)).last()?;
         self.begin_node(node, comes);
         Some(node)
     }
@@ -497,6 +509,9 @@ impl World {
                 placement.on(*gone.0).map(|_| format!("{table}.{partition} {placement:?} {group:?}"))
             });
             return Some(format!("node {} is still there and holds {held:?}: {:?}", gone.0, self.presence()));
+        }
+        if let Some(ghost) = self.catalog.nodes().find(|node| !self.nodes.contains_key(&node.id)) {
+            return Some(format!("nobody is node {}", ghost.id));
         }
         for table in self.catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement) {
