@@ -2,6 +2,7 @@
 
 use crate::body::Body;
 use crate::doors::Nothing;
+use crate::drains::StuckDrain;
 use crate::failure::{Failure, Reply};
 use crate::scrape::Scrape;
 use crate::server::AdminServer;
@@ -50,6 +51,8 @@ struct NodeInfo {
     /// Why the node that tells cannot reach it; absent while they are connected.
     trouble: Option<String>,
     replicas: usize,
+    /// Why a drain of it does not go on; absent if there is none, or if it does.
+    stuck_drain: Option<StuckDrain>,
     leaders: usize,
     /// Of all replicas' records, as leaders told lately.
     bytes: u64,
@@ -182,6 +185,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
         is_silent: store.is_silent(node.id),
         trouble: store.trouble(node.id),
         replicas: catalog.replicas_on(node.id),
+        stuck_drain: StuckDrain::of(&catalog, node, |other| store.is_silent(other)),
         leaders: leaders.get(&node.id).copied().unwrap_or_default(),
         bytes: held.get(&node.id).map_or(0, |held| held.0),
         units_per_second: held.get(&node.id).map_or(0, |held| held.1),
@@ -236,6 +240,7 @@ impl ClusterInfo {
             let trouble = node.trouble.as_ref().map(|trouble| format!("; it cannot be reached: {trouble}"));
             issues.push(silence + &trouble.unwrap_or_default());
         }
+        issues.extend(self.nodes.iter().filter_map(|node| Some(node.stuck_drain.as_ref()?.describe(node.id))));
         let is_away = |node: &&NodeInfo| node.is_silent && !node.is_expected;
         let (away, arrived) = (self.nodes.iter().filter(is_away), self.nodes.iter().filter(|node| !node.is_expected));
         let (away, arrived) = (away.count(), arrived.count());
@@ -388,6 +393,7 @@ mod tests {
             is_silent,
             trouble: None,
             replicas: 1,
+            stuck_drain: None,
             leaders: 0,
             bytes: 0,
             units_per_second: 0,
