@@ -14,8 +14,8 @@ use tessera_cluster::{CatalogCommand, TableEntry};
 use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, RocksStatistics};
 use tessera_store::{AlterError, Counts, TableStatistics};
 use tessera_types::{
-    Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber,
-    TableSchema, TableSettings, UsageScenario, WhenFull,
+    Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
+    TableSettings, UsageScenario, WhenFull,
 };
 
 /// A table to create; what is left out gets its default.
@@ -250,7 +250,7 @@ pub(crate) async fn drop(
 ) -> Reply<serde_json::Value> {
     let purge_at = server.store().purge_time();
     let number = server.table_statistics(&name)?.number;
-    let command = CatalogCommand::Drop { name, purge_at };
+    let command = CatalogCommand::drop(name, purge_at);
     let (_, behind) = server.store().change_catalog_and_tell(command).await??;
     Ok(Json(json!({ "number": number, "purge_at_unix_ms": purge_at, "nodes_behind": behind })))
 }

@@ -251,7 +251,7 @@ impl Catalog {
                 self.users.table_was_renamed(name, to);
                 Ok(Changed::Table(id))
             }
-            CatalogCommand::Drop { name, purge_at } => {
+            CatalogCommand::Drop { name, purge_at, dropped_at } => {
                 let table = self.active(name)?;
                 if table.number == TableNumber(0) {
                     return Err(CatalogError::DefaultTable);
@@ -261,7 +261,7 @@ impl Catalog {
                     self.cancel_split(name)?;
                 }
                 let table = self.active(name)?;
-                table.state = TableState::Dropped { purge_at: *purge_at };
+                table.state = TableState::Dropped { purge_at: *purge_at, dropped_at: *dropped_at };
                 let id = table.id;
                 self.users.table_was_dropped(name);
                 Ok(Changed::Table(id))
@@ -327,7 +327,7 @@ impl Catalog {
             CatalogCommand::Purge { now } => {
                 self.tables.retain(|_, table| match table.state {
                     TableState::Active | TableState::Growing => true,
-                    TableState::Dropped { purge_at } => purge_at > *now,
+                    TableState::Dropped { purge_at, .. } => purge_at > *now,
                 });
                 Ok(Changed::Other)
             }

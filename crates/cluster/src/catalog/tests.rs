@@ -27,7 +27,7 @@ fn a_table_lives_is_dropped_recalled_and_purged() {
     let limits = Limits::default();
     let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let mut apply = |command| catalog.apply(&command, &limits);
-    let drop = |name: &str, at| CatalogCommand::Drop { name: name.into(), purge_at: UnixMillis::new(at) };
+    let drop = |name: &str, at| CatalogCommand::drop(name, UnixMillis::new(at));
     assert_eq!(apply(create("a")), Ok(Changed::Table(TableId(1))));
     assert_eq!(apply(create("a")), Err(CatalogError::Exists("a".into())));
     assert_eq!(apply(drop("a", 100)), Ok(Changed::Table(TableId(1))));
