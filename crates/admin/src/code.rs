@@ -98,3 +98,19 @@ impl From<StatusCode> for Code {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Programs are written by the page.
+    #[test]
+    fn the_guide_names_every_code() {
+        let guide =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/admin-api.md")).unwrap();
+        let source = include_str!("code.rs").split("mod tests").next().unwrap();
+        let codes: Vec<&str> =
+            source.lines().filter_map(|line| line.split_once("=> \"")?.1.strip_suffix("\",")).collect();
+        assert!(codes.len() > 60, "{codes:?}");
+        let missing: Vec<_> = codes.iter().filter(|code| !guide.contains(&format!("`{code}`"))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

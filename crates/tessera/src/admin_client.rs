@@ -3,14 +3,12 @@
 use crate::NodeArgs;
 use crate::admin_tls::TlsConnector;
 use crate::exit::ExitError;
+use crate::trust::client_config;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use rustls_pki_types::CertificateDer;
 use serde_json::Value;
-use std::path::Path;
 use std::time::Duration;
-use ureq::tls::PemItem;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
 
@@ -32,22 +30,6 @@ fn url(node: &NodeArgs, path: &str) -> String {
 pub fn escaped(name: &str) -> String {
     const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
     utf8_percent_encode(name, ESCAPED).to_string()
-}
-
-/// TLS that trusts the certificates of a PEM file, and no others.
-fn trusting(path: &Path) -> Result<TlsConnector, ExitError> {
-    let usage = |reason: String| ExitError::Usage(format!("--cacert {}: {reason}", path.display()));
-    let pem = std::fs::read(path).map_err(|error| usage(error.to_string()))?;
-    let mut certificates = Vec::new();
-    for item in ureq::tls::parse_pem(&pem) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| usage(error.to_string()))? {
-            certificates.push(CertificateDer::from(certificate.der().to_vec()));
-        }
-    }
-    if certificates.is_empty() {
-        return Err(usage("there is no certificate in the file".into()));
-    }
-    TlsConnector::trusting(certificates).map_err(|error| usage(error.to_string()))
 }
 
 /// What to say of a request that got no answer.
@@ -116,13 +98,13 @@ fn call_within(
         .timeout_recv_response(limit)
         .timeout_recv_body(limit)
         .build();
-    let agent = match &node.cacert {
-        Some(path) => {
-            let connector =
-                ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(trusting(path)?);
+    let agent = match url.starts_with("https://") {
+        true => {
+            let tls = TlsConnector(client_config(node.cacert.as_deref())?);
+            let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);
             ureq::Agent::with_parts(config, connector, DefaultResolver::default())
         }
-        None => config.into(),
+        false => config.into(),
     };
     let mut response = agent.run(request).map_err(|error| ExitError::Other(unanswered(&url, method, &error)))?;
     let text = response.body_mut().read_to_string().map_err(|error| ExitError::Other(format!("{url}: {error}")))?;
