@@ -18,6 +18,8 @@ mod node;
 mod node_command;
 mod password;
 mod recover_command;
+#[cfg(test)]
+mod shown_commands;
 mod size;
 mod status_command;
 mod table_command;
