@@ -410,7 +410,9 @@ impl Catalog {
                 let is_settled = !placement.is_moving() && placement.amnesiac.is_empty();
                 let mut target = placement.target.clone();
                 let place = target.iter_mut().find(|target| *target == replica && is_settled && !replica.is_witness());
-                *place.ok_or(CatalogError::NotReplaceable(*replica))? = self.new_replica(replica.node, false);
+                let place = place.ok_or(CatalogError::NotReplaceable(*replica))?;
+                // Not before: what is refused changes nothing, and an assignment evaluates its right side first.
+                *place = self.new_replica(replica.node, false);
                 self.placement(*table, *partition)?.set_target(target);
                 Ok(Changed::Table(*table))
             }

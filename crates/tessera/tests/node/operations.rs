@@ -373,6 +373,21 @@ fn a_memory_table_does_not_hide_what_rocksdb_counts() {
     assert!(value("tessera_record_cache_bytes{}") > Some(0.0), "{metrics}");
 }
 
+/// The refusal once was written to the catalog's log, where it could not be applied: nothing could be changed any more, and no node
+/// started again.
+#[test]
+fn whoever_would_replace_a_replica_that_there_is_not_breaks_nothing() {
+    let data = TempDir::new().unwrap();
+    let mut node = Node::start(data.path(), &[]);
+    let refusal = node.try_cli("table replace-replica default --partition 0 --replica 2.41", "").unwrap_err();
+    assert!(refusal.contains("replica 2.41 cannot be replaced now"), "{refusal}");
+    node.cli("table create before --engine memory --partitions 1");
+    node.process.kill();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create after --engine memory --partitions 1");
+    assert!(node.cli("table list").contains("before"));
+}
+
 /// Columns that came later were missing there.
 #[test]
 fn the_readme_shows_what_status_prints() {
