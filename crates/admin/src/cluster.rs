@@ -196,7 +196,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
         node: store.node(),
         catalog_leader: store.catalog_leader(),
         catalog_age_seconds,
-        doubt: doubt(store.node(), catalog_age_seconds),
+        doubt: doubt(store.node(), store.catalog_leader(), catalog_age_seconds),
         nodes: nodes.collect(),
         tables,
         recoveries: catalog.recoveries().to_vec(),
@@ -204,9 +204,11 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
 }
 
 /// Why what a node tells of the cluster need not be so any more, by the age of the catalog that it knows.
-fn doubt(node: NodeId, catalog_age_seconds: Option<f64>) -> Option<String> {
+fn doubt(node: NodeId, leader: Option<NodeId>, catalog_age_seconds: Option<f64>) -> Option<String> {
     let since = match catalog_age_seconds {
         Some(age) if age < OLD_SECONDS => return None,
+        // It has just been elected.
+        None if leader == Some(node) => return None,
         Some(age) => format!("for {age:.0} seconds"),
         None => "since it started".into(),
     };
@@ -430,13 +432,11 @@ mod tests {
     /// Who trusted a node that had just joined, and knew an old catalog, once stopped a node that still held replicas.
     #[test]
     fn who_may_know_an_old_catalog_says_so() {
-        assert_eq!(doubt(NodeId(7), Some(0.3)), None);
-        assert!(
-            doubt(NodeId(7), Some(9.0))
-                .unwrap()
-                .contains("node 7 has heard nothing from the catalog's leader for 9 seconds")
-        );
-        assert!(doubt(NodeId(7), None).unwrap().contains("since it started"));
+        let doubt = |age| doubt(NodeId(7), Some(NodeId(1)), age);
+        assert_eq!(doubt(Some(0.3)), None);
+        assert!(doubt(Some(9.0)).unwrap().contains("node 7 has heard nothing from the catalog's leader for 9 seconds"));
+        assert!(doubt(None).unwrap().contains("since it started"));
+        assert_eq!(super::doubt(NodeId(7), Some(NodeId(7)), None), None, "it leads the catalog itself");
     }
 
     #[test]

@@ -54,6 +54,18 @@ fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
     format!("no node answers at {url}: {error}; {advice}")
 }
 
+/// What to say of a node that does not know who asks.
+fn who_is_asking(node: &NodeArgs) -> &'static str {
+    match (&node.token, &node.user) {
+        (None, None) => {
+            "the node wants to know who asks: give --token (TESSERA_ADMIN_TOKEN), or --user (TESSERA_ADMIN_USER) with the password in \
+             TESSERA_ADMIN_PASSWORD"
+        }
+        (Some(_), _) => "the node does not know this token",
+        (None, Some(_)) => "the node knows no user of this name with this password",
+    }
+}
+
 /// Sends a request and returns the JSON answer. What changes something has a body, an empty object if it is not given.
 ///
 /// # Errors
@@ -112,7 +124,11 @@ fn call_within(
     if response.status().is_success() {
         return Ok(value);
     }
-    let message = value["error"].as_str().map_or_else(|| value.to_string(), str::to_string);
+    let message = match value["code"].as_str() {
+        // What the node says of it is for those who write HTTP.
+        Some("unauthorized") => who_is_asking(node).to_string(),
+        _ => value["error"].as_str().map_or_else(|| value.to_string(), str::to_string),
+    };
     Err(ExitError::Other(format!("{message} ({})", response.status())))
 }
 

@@ -333,9 +333,19 @@ fn users_passwords_and_permissions() {
     assert!(matches!(reader.run("SELECT 2"), Value::Error(text) if text.starts_with("NOPERM this user may not use")));
     let status = |token: &[&str]| {
         let admin = format!("http://127.0.0.1:{admin_port}");
-        tessera().args(["status", "--admin", &admin]).args(token).output().unwrap().status.success()
+        let output = tessera().args(["status", "--admin", &admin]).args(token).output().unwrap();
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8(output.stderr).unwrap())
     };
-    assert!(!status(&[]) && status(&["--token", "secret"]));
+    assert_eq!(status(&["--token", "secret"]), Ok(()));
+    // What the node says is about headers, which nobody gives a command.
+    for (login, said) in [
+        (&[][..], "give --token (TESSERA_ADMIN_TOKEN), or --user"),
+        (&["--token", "guess"], "does not know this token"),
+        (&["--user", "ann", "--password", "guess"], "no user of this name with this password"),
+    ] {
+        let error = status(login).unwrap_err();
+        assert!(error.contains(said), "{login:?}: {error}");
+    }
 }
 
 #[test]
