@@ -124,11 +124,11 @@ fn call_within(
     if response.status().is_success() {
         return Ok(value);
     }
-    let message = match value["code"].as_str() {
+    if value["code"] == "unauthorized" {
         // What the node says of it is for those who write HTTP.
-        Some("unauthorized") => who_is_asking(node).to_string(),
-        _ => value["error"].as_str().map_or_else(|| value.to_string(), str::to_string),
-    };
+        return Err(ExitError::Unauthorized(format!("{} ({})", who_is_asking(node), response.status())));
+    }
+    let message = value["error"].as_str().map_or_else(|| value.to_string(), str::to_string);
     Err(ExitError::Other(format!("{message} ({})", response.status())))
 }
 

@@ -201,8 +201,11 @@ async fn watch(args: &LocalArgs, nodes: &mut Vec<Node>) -> Result<(), ExitError>
             if args.pegasus_onebox {
                 create_onebox_tables(&nodes[0].admin)?;
             }
-            let cluster = call(&nodes[0].admin, "GET", "/v1/cluster", None)?;
-            node_command::print_nodes(&cluster);
+            match call(&nodes[0].admin, "GET", "/v1/cluster", None) {
+                Ok(cluster) => node_command::print_nodes(&cluster),
+                Err(ExitError::Unauthorized(error)) => println!("the nodes are not shown here: {error}"),
+                Err(error) => return Err(error),
+            }
             println!("\nready: any node answers, e.g. redis-cli -p PORT; Ctrl-C stops all");
         }
         if !is_ready && began.elapsed() >= READY {
@@ -232,7 +235,12 @@ fn identity(node: &Node) -> Option<serde_json::Value> {
 /// Whether the node knows all others and a leader for every partition. On its port another cluster may answer, as long as the node has
 /// not noticed that the port is taken.
 fn serves(node: &Node, nodes: usize) -> bool {
-    let Ok(status) = call(&node.admin, "GET", "/v1/status", None) else { return false };
+    let status = match call(&node.admin, "GET", "/v1/status", None) {
+        Ok(status) => status,
+        // Everybody is told this much.
+        Err(ExitError::Unauthorized(_)) => return call(&node.admin, "GET", "/readyz", None).is_ok(),
+        Err(_) => return false,
+    };
     let is_it = |identity: &serde_json::Value| {
         identity["cluster"] == status["cluster"]["cluster"] && identity["node"] == status["cluster"]["node"]
     };

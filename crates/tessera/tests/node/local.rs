@@ -4,8 +4,9 @@ use crate::resp_client::{Client, Value};
 use crate::server::{tessera, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 /// How long three nodes may take to be ready, or a command to end.
@@ -59,7 +60,10 @@ fn said(directory: &Path, name: &str) -> String {
 }
 
 fn status(offset: u16) -> Option<serde_json::Value> {
-    let output = tessera().args(["status", "--json", "--port-offset", &offset.to_string()]).output().unwrap();
+    let mut command = tessera();
+    // Who is not asked for them may give them.
+    command.envs([("TESSERA_ADMIN_USER", "admin"), ("TESSERA_ADMIN_PASSWORD", "secret")]);
+    let output = command.args(["status", "--json", "--port-offset", &offset.to_string()]).output().unwrap();
     serde_json::from_slice(&output.stdout).ok()
 }
 
@@ -115,6 +119,12 @@ fn nodes_live_in_folders_of_their_numbers_and_old_folders_are_used_on() {
         assert_eq!(identity["node"], number);
     }
     assert_eq!(Client::connect(6379 + offset).unwrap().run("SET k v"), Value::Simple("OK".into()));
+    // What is closed once was not ready for ever when it was started again.
+    let mut close = tessera();
+    close.args(["user", "alter", "admin", "--port-offset", &offset.to_string()]);
+    let mut close = close.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    close.stdin.take().unwrap().write_all(b"secret").unwrap();
+    assert!(close.wait().unwrap().success());
     local.stop();
     // The folders as the version before called them.
     for number in 1..=3 {
@@ -125,7 +135,11 @@ fn nodes_live_in_folders_of_their_numbers_and_old_folders_are_used_on() {
     for number in 0..3 {
         assert_eq!(status(offset + 10 * number).unwrap()["cluster"]["node"], number + 1);
     }
-    assert_eq!(Client::connect(6379 + offset).unwrap().run("GET k"), Value::Bulk(b"v".to_vec()));
+    let said = said(directory.path(), "out");
+    assert!(said.contains("the nodes are not shown here: the node wants to know who asks"), "{said}");
+    let mut client = Client::connect(6379 + offset).unwrap();
+    assert_eq!(client.run("AUTH admin secret"), Value::Simple("OK".into()));
+    assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec()));
     assert!(!data.join("node-3").exists());
     local.stop();
 }
