@@ -38,12 +38,12 @@ impl StuckDrain {
 
     /// In words.
     pub(crate) fn describe(&self, drained: NodeId) -> String {
-        let waits_for: Vec<_> = self.waits_for.iter().map(|node| format!("node {node}")).collect();
+        let nodes: Vec<_> = self.waits_for.iter().map(|node| format!("node {node}")).collect();
         format!(
             "node {drained} is being drained, and of the nodes that could take its replicas of {} partitions none is there: start {} \
-             again, or remove it with `tessera node remove`, or end the wait with `tessera node drain {drained} --undo`",
+             again, or drain it as well (`tessera node drain`) if it is lost, or end the wait with `tessera node drain {drained} --undo`",
             self.replicas,
-            waits_for.join(" or ")
+            nodes.join(" or ")
         )
     }
 }

@@ -32,6 +32,12 @@ pub fn escaped(name: &str) -> String {
     utf8_percent_encode(name, ESCAPED).to_string()
 }
 
+fn is_about_certificate(error: &ureq::Error) -> bool {
+    let ureq::Error::Io(error) = error else { return false };
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
+    matches!(reason, Some(rustls::Error::InvalidCertificate(_)))
+}
+
 /// What to say of a request that got no answer.
 fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
     if let ureq::Error::Timeout(timeout) = error
@@ -41,6 +47,12 @@ fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
         return format!(
             "the node at {url} accepted the connection and did not answer in time ({error}): it may be overloaded or stand still; \
              {outcome}ask another node with --admin, or wait longer with --timeout"
+        );
+    }
+    if is_about_certificate(error) {
+        return format!(
+            "the node at {url} is not trusted: {error}; --cacert names the certificate of the authority that has signed the node's \
+             certificate, or the node's own"
         );
     }
     let is_refused = matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);

@@ -176,13 +176,15 @@ fn is_set(args: &LocalArgs, name: &str) -> bool {
 
 /// Starts the nodes, waits until all of them serve, prints that, and then restarts each node that ends.
 async fn watch(args: &LocalArgs, nodes: &mut Vec<Node>) -> Result<(), ExitError> {
-    let began = Instant::now();
+    // Since the last one was started.
+    let mut began = Instant::now();
     let mut is_ready = false;
     loop {
         // New nodes join one after the other, so that the second one gets the number 2.
         while nodes.len() < usize::from(args.nodes) && nodes.iter().all(|node| identity(node).is_some()) {
             let number = u16::try_from(nodes.len()).expect("there are fewer nodes than 65,536");
             nodes.push(start(args, number)?);
+            began = Instant::now();
         }
         for node in nodes.iter_mut() {
             let Ok(Some(status)) = node.child.try_wait() else { continue };
