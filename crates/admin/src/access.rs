@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tessera_access::NotLetIn;
-use tessera_types::{ADMIN, Outcome, Right};
+use tessera_types::{ADMIN, Right};
 
 /// What a request shows of who sends it.
 enum Shown {
@@ -66,7 +66,7 @@ pub(crate) async fn log_in(State(server): State<AdminServer>, mut request: Reque
 const NO_LOGIN: &str = "queries need the header `Authorization: Basic ...` with the name and the password of a user";
 
 fn refuse(status: StatusCode, reason: &str) -> Response {
-    Failure(status, reason.into(), Outcome::NotDone).into_response()
+    Failure::of_status(status, reason).into_response()
 }
 
 fn wrong(reason: &str) -> Response {

@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use serde_json::json;
 use std::future::Future;
 use tessera_consensus::LogStatus;
-use tessera_types::{Outcome, RequestError};
+use tessera_types::RequestError;
 
 /// The longest reason for a refusal.
 const REASON_BYTES: usize = 4 << 10;
@@ -71,12 +71,12 @@ impl AdminServer {
 
 async fn no_such_path(request: Request) -> Failure {
     let reason = format!("the admin API has no path {}", request.uri().path());
-    Failure(StatusCode::NOT_FOUND, reason, Outcome::NotDone)
+    Failure::of_status(StatusCode::NOT_FOUND, reason)
 }
 
 async fn other_method(request: Request) -> Failure {
     let reason = format!("{} does not take {}", request.uri().path(), request.method());
-    Failure(StatusCode::METHOD_NOT_ALLOWED, reason, Outcome::NotDone)
+    Failure::of_status(StatusCode::METHOD_NOT_ALLOWED, reason)
 }
 
 /// What axum itself refuses, such as a number in the path that is none, comes as text.
@@ -88,7 +88,7 @@ async fn in_json(response: Response) -> Response {
     }
     let (status, body) = (response.status(), response.into_body());
     let text = axum::body::to_bytes(body, REASON_BYTES).await.unwrap_or_default();
-    Failure(status, String::from_utf8_lossy(&text).trim_end().into(), Outcome::NotDone).into_response()
+    Failure::of_status(status, String::from_utf8_lossy(&text).trim_end()).into_response()
 }
 
 async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) {

@@ -6,7 +6,6 @@ use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tessera_types::Outcome;
 
 /// What a request says. Arrays, which could pass for objects without names, and everything else are refused.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -16,12 +15,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
         let bytes = Bytes::from_request(request, state).await;
-        let bytes = bytes.map_err(|error| Failure(error.status(), error.body_text(), Outcome::NotDone))?;
+        let bytes = bytes.map_err(|error| Failure::of_status(error.status(), error.body_text()))?;
         let refuse = |error: serde_json::Error| {
             let reason = format!(
                 "the body must be a JSON object of what this request takes, `{{}}` if that is nothing: {error}"
             );
-            Failure(StatusCode::BAD_REQUEST, reason, Outcome::NotDone)
+            Failure::of_status(StatusCode::BAD_REQUEST, reason)
         };
         let object: Map<String, Value> = serde_json::from_slice(&bytes).map_err(refuse)?;
         serde_json::from_value(Value::Object(object)).map(Body).map_err(refuse)
@@ -42,7 +41,7 @@ mod tests {
 
     async fn body<T: DeserializeOwned>(text: &str) -> Result<T, StatusCode> {
         let request = Request::new(axum::body::Body::from(text.to_string()));
-        Body::from_request(request, &()).await.map(|Body(body)| body).map_err(|Failure(status, ..)| status)
+        Body::from_request(request, &()).await.map(|Body(body)| body).map_err(|failure| failure.status)
     }
 
     #[tokio::test]

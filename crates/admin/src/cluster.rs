@@ -2,6 +2,7 @@
 
 use crate::body::Body;
 use crate::doors::Nothing;
+use crate::drains::StuckDrain;
 use crate::failure::{Failure, Reply};
 use crate::scrape::Scrape;
 use crate::server::AdminServer;
@@ -50,6 +51,8 @@ struct NodeInfo {
     /// Why the node that tells cannot reach it; absent while they are connected.
     trouble: Option<String>,
     replicas: usize,
+    /// Why a drain of it does not go on; absent if there is none, or if it does.
+    stuck_drain: Option<StuckDrain>,
     leaders: usize,
     /// Of all replicas' records, as leaders told lately.
     bytes: u64,
@@ -182,6 +185,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
         is_silent: store.is_silent(node.id),
         trouble: store.trouble(node.id),
         replicas: catalog.replicas_on(node.id),
+        stuck_drain: StuckDrain::of(&catalog, node, |other| store.is_silent(other)),
         leaders: leaders.get(&node.id).copied().unwrap_or_default(),
         bytes: held.get(&node.id).map_or(0, |held| held.0),
         units_per_second: held.get(&node.id).map_or(0, |held| held.1),
@@ -192,7 +196,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
         node: store.node(),
         catalog_leader: store.catalog_leader(),
         catalog_age_seconds,
-        doubt: doubt(store.node(), catalog_age_seconds),
+        doubt: doubt(store.node(), store.catalog_leader(), catalog_age_seconds),
         nodes: nodes.collect(),
         tables,
         recoveries: catalog.recoveries().to_vec(),
@@ -200,9 +204,11 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
 }
 
 /// Why what a node tells of the cluster need not be so any more, by the age of the catalog that it knows.
-fn doubt(node: NodeId, catalog_age_seconds: Option<f64>) -> Option<String> {
+fn doubt(node: NodeId, leader: Option<NodeId>, catalog_age_seconds: Option<f64>) -> Option<String> {
     let since = match catalog_age_seconds {
         Some(age) if age < OLD_SECONDS => return None,
+        // It has just been elected.
+        None if leader == Some(node) => return None,
         Some(age) => format!("for {age:.0} seconds"),
         None => "since it started".into(),
     };
@@ -236,6 +242,7 @@ impl ClusterInfo {
             let trouble = node.trouble.as_ref().map(|trouble| format!("; it cannot be reached: {trouble}"));
             issues.push(silence + &trouble.unwrap_or_default());
         }
+        issues.extend(self.nodes.iter().filter_map(|node| Some(node.stuck_drain.as_ref()?.describe(node.id))));
         let is_away = |node: &&NodeInfo| node.is_silent && !node.is_expected;
         let (away, arrived) = (self.nodes.iter().filter(is_away), self.nodes.iter().filter(|node| !node.is_expected));
         let (away, arrived) = (away.count(), arrived.count());
@@ -388,6 +395,7 @@ mod tests {
             is_silent,
             trouble: None,
             replicas: 1,
+            stuck_drain: None,
             leaders: 0,
             bytes: 0,
             units_per_second: 0,
@@ -424,13 +432,11 @@ mod tests {
     /// Who trusted a node that had just joined, and knew an old catalog, once stopped a node that still held replicas.
     #[test]
     fn who_may_know_an_old_catalog_says_so() {
-        assert_eq!(doubt(NodeId(7), Some(0.3)), None);
-        assert!(
-            doubt(NodeId(7), Some(9.0))
-                .unwrap()
-                .contains("node 7 has heard nothing from the catalog's leader for 9 seconds")
-        );
-        assert!(doubt(NodeId(7), None).unwrap().contains("since it started"));
+        let doubt = |age| doubt(NodeId(7), Some(NodeId(1)), age);
+        assert_eq!(doubt(Some(0.3)), None);
+        assert!(doubt(Some(9.0)).unwrap().contains("node 7 has heard nothing from the catalog's leader for 9 seconds"));
+        assert!(doubt(None).unwrap().contains("since it started"));
+        assert_eq!(super::doubt(NodeId(7), Some(NodeId(7)), None), None, "it leads the catalog itself");
     }
 
     #[test]

@@ -18,7 +18,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use tessera_types::Outcome;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -30,7 +29,7 @@ pub(crate) struct Nothing {}
 pub(crate) async fn guard(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
     match check(request.method(), request.headers(), &server.hosts) {
         Ok(()) => next.run(request).await,
-        Err((status, reason)) => Failure(status, reason, Outcome::NotDone).into_response(),
+        Err((status, reason)) => Failure::of_status(status, reason).into_response(),
     }
 }
 
@@ -38,7 +37,7 @@ pub(crate) async fn guard(State(server): State<AdminServer>, request: Request, n
 pub(crate) async fn guard_queries(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
     match check_source(request.headers(), &server.hosts) {
         Ok(()) => next.run(request).await,
-        Err((status, reason)) => Failure(status, reason, Outcome::NotDone).into_response(),
+        Err((status, reason)) => Failure::of_status(status, reason).into_response(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why a request was not carried out, or that nobody knows whether it was.
 
+use crate::code::Code;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -7,23 +8,52 @@ use serde_json::json;
 use tessera_cluster::CatalogError;
 use tessera_types::{Outcome, RequestError};
 
-pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) String, pub(crate) Outcome);
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    code: Code,
+    error: String,
+    outcome: Outcome,
+}
 
 impl Failure {
+    /// Of a request of which nothing was done.
+    pub(crate) fn refused(status: StatusCode, code: Code, error: impl Into<String>) -> Self {
+        Self { status, code, error: error.into(), outcome: Outcome::NotDone }
+    }
+
+    /// Of one that was refused before anybody looked at what it asks for.
+    pub(crate) fn of_status(status: StatusCode, error: impl Into<String>) -> Self {
+        Self::refused(status, status.into(), error)
+    }
+
+    /// Of one that is understood and cannot be carried out as it is.
+    pub(crate) fn unprocessable(code: &'static str, error: impl Into<String>) -> Self {
+        Self::refused(StatusCode::UNPROCESSABLE_ENTITY, Code(code), error)
+    }
+
+    /// Of one of which nobody knows whether it was carried out.
+    pub(crate) fn in_doubt(status: StatusCode, code: &'static str, error: String) -> Self {
+        Self { status, code: Code(code), error, outcome: Outcome::Unknown }
+    }
+
     /// Of a request of several steps, when some of them are done.
     pub(crate) fn after(self, done: &[&str]) -> Self {
         if done.is_empty() {
             return self;
         }
-        let Self(status, error, outcome) = self;
-        let rest = if outcome == Outcome::NotDone { "the rest was not" } else { "whether the rest was is not known" };
-        Self(status, format!("{} was changed, and {rest}: {error}", done.join(" and ")), Outcome::Unknown)
+        let rest = match self.outcome {
+            Outcome::NotDone => "the rest was not",
+            Outcome::Unknown => "whether the rest was is not known",
+        };
+        let error = format!("{} was changed, and {rest}: {}", done.join(" and "), self.error);
+        Self { error, outcome: Outcome::Unknown, ..self }
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (self.0, Json(json!({ "error": self.1, "outcome": self.2.to_string() }))).into_response()
+        let body = json!({ "code": self.code.0, "error": self.error, "outcome": self.outcome.to_string() });
+        (self.status, Json(body)).into_response()
     }
 }
 
@@ -35,7 +65,7 @@ impl From<RequestError> for Failure {
             _ if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self(status, error.to_string(), error.outcome())
+        Self { status, code: Code::from(&error), error: error.to_string(), outcome: error.outcome() }
     }
 }
 
@@ -48,7 +78,7 @@ impl From<CatalogError> for Failure {
             }
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
-        Self(status, error.to_string(), Outcome::NotDone)
+        Self::refused(status, Code::from(&error), error.to_string())
     }
 }
 

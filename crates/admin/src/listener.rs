@@ -17,7 +17,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_face::{Handshakes, Patient, Stream, Tls};
-use tessera_types::Outcome;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -150,7 +149,7 @@ async fn whole(request: Request, patience: Duration) -> Result<Request, Response
             (StatusCode::REQUEST_TIMEOUT, reason)
         }
     };
-    Err(Failure(status, reason, Outcome::NotDone).into_response())
+    Err(Failure::of_status(status, reason).into_response())
 }
 
 #[cfg(test)]

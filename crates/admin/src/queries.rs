@@ -14,7 +14,6 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use serde::Deserialize;
 use std::sync::Arc;
-use tessera_types::Outcome;
 
 type Sessions = Arc<dyn QuerySessions>;
 
@@ -50,7 +49,7 @@ async fn open(
 ) -> Result<Response, Failure> {
     match sessions.open(&user, client) {
         Ok(id) => Ok(plain("text/plain", id.into())),
-        Err(reason) => Err(Failure(StatusCode::SERVICE_UNAVAILABLE, reason, Outcome::NotDone)),
+        Err(reason) => Err(Failure::of_status(StatusCode::SERVICE_UNAVAILABLE, reason)),
     }
 }
 
@@ -62,9 +61,9 @@ async fn ask(
 ) -> Result<Response, Failure> {
     match sessions.ask(&conn_id, &user, request).await {
         Ok(answer) => Ok(plain("application/octet-stream", answer.into())),
-        Err(NotAnswered::NoRequest(reason)) => Err(Failure(StatusCode::BAD_REQUEST, reason, Outcome::NotDone)),
-        Err(NotAnswered::Busy(reason)) => Err(Failure(StatusCode::SERVICE_UNAVAILABLE, reason, Outcome::NotDone)),
-        Err(NotAnswered::Closed(reason)) => Err(Failure(StatusCode::CONFLICT, reason, Outcome::Unknown)),
+        Err(NotAnswered::NoRequest(reason)) => Err(Failure::of_status(StatusCode::BAD_REQUEST, reason)),
+        Err(NotAnswered::Busy(reason)) => Err(Failure::of_status(StatusCode::SERVICE_UNAVAILABLE, reason)),
+        Err(NotAnswered::Closed(reason)) => Err(Failure::in_doubt(StatusCode::CONFLICT, "connection_closed", reason)),
     }
 }
 

@@ -7,7 +7,6 @@ use crate::failure::{Failure, Reply};
 use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
@@ -15,8 +14,8 @@ use tessera_cluster::{CatalogCommand, TableEntry};
 use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, RocksStatistics};
 use tessera_store::{AlterError, Counts, TableStatistics};
 use tessera_types::{
-    Acks, Denial, Durability, EngineKind, Model, Outcome, Partitioner, Rate, RequestError, Rule, TableNumber,
-    TableSchema, TableSettings, UsageScenario, WhenFull,
+    Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
+    TableSettings, UsageScenario, WhenFull,
 };
 
 /// A table to create; what is left out gets its default.
@@ -187,8 +186,8 @@ pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<Str
 /// # Errors
 /// That the settings say something that means nothing to such a table, so whoever says it is mistaken.
 fn refuse_inapplicable(settings: &SettingsChange, schema: &TableSchema) -> Result<(), Failure> {
-    let refused = |reason: &str| Failure(StatusCode::UNPROCESSABLE_ENTITY, reason.into(), Outcome::NotDone);
-    settings.inapplicable(schema).map_or(Ok(()), |reason| Err(refused(reason)))
+    let inapplicable = settings.inapplicable(schema);
+    inapplicable.map_or(Ok(()), |reason| Err(Failure::unprocessable("inapplicable_setting", reason)))
 }
 
 pub(crate) async fn create(State(server): State<AdminServer>, Body(new): Body<NewTable>) -> Reply<TableInfo> {
@@ -251,7 +250,7 @@ pub(crate) async fn drop(
 ) -> Reply<serde_json::Value> {
     let purge_at = server.store().purge_time();
     let number = server.table_statistics(&name)?.number;
-    let command = CatalogCommand::Drop { name, purge_at };
+    let command = CatalogCommand::drop(name, purge_at);
     let (_, behind) = server.store().change_catalog_and_tell(command).await??;
     Ok(Json(json!({ "number": number, "purge_at_unix_ms": purge_at, "nodes_behind": behind })))
 }
@@ -285,7 +284,7 @@ pub(crate) async fn truncate(
     let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     if table.indexes().has_unique() {
         // Claims to unique keys are in other partitions than their documents, and these are emptied one after the other.
-        return Err(Failure(StatusCode::UNPROCESSABLE_ENTITY, TRUNCATES_NO_UNIQUE_KEYS.into(), Outcome::NotDone));
+        return Err(Failure::unprocessable("unique_index", TRUNCATES_NO_UNIQUE_KEYS));
     }
     server.store().truncate(&table).await?;
     Ok(Json(json!({})))

@@ -5,13 +5,12 @@ use crate::failure::{Failure, Reply};
 use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tessera_cluster::TableEntry;
 use tessera_node::{Node, PartitionTraffic, hot_partitions};
 use tessera_store::{HotKeysFound, LONGEST_COUNT, Store};
-use tessera_types::{NodeId, Outcome, RequestError, TableId};
+use tessera_types::{NodeId, RequestError, TableId};
 
 /// What a partition is asked, as its leader told lately.
 #[derive(Serialize)]
@@ -90,14 +89,15 @@ pub(crate) async fn hot_keys(
     Path((name, partition)): Path<(String, u32)>,
     Body(HotKeysWanted { seconds }): Body<HotKeysWanted>,
 ) -> Reply<HotKeysFound> {
-    let refuse = |why: String| Failure(StatusCode::UNPROCESSABLE_ENTITY, why, Outcome::NotDone);
     let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     let (longest, partitions) = (LONGEST_COUNT.as_secs(), table.schema().partitions);
     if !(1..=longest).contains(&seconds) {
-        return Err(refuse(format!("requests can be counted for 1 to {longest} seconds, not {seconds}")));
+        let why = format!("requests can be counted for 1 to {longest} seconds, not {seconds}");
+        return Err(Failure::unprocessable("invalid_seconds", why));
     }
     if partition >= partitions {
-        return Err(refuse(format!("the table has partitions 0 to {}, not {partition}", partitions - 1)));
+        let why = format!("the table has partitions 0 to {}, not {partition}", partitions - 1);
+        return Err(Failure::unprocessable("no_such_partition", why));
     }
     Ok(Json(server.store().find_hot_keys(&table, partition, Duration::from_secs(seconds)).await?))
 }

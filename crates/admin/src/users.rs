@@ -6,12 +6,11 @@ use crate::failure::{Failure, Reply};
 use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tessera_access::{Password, ScramPassword};
 use tessera_cluster::{CatalogCommand, PasswordHash};
-use tessera_types::{Outcome, PermissionChanges, Permissions, Right, Rights, Scope};
+use tessera_types::{PermissionChanges, Permissions, Right, Rights, Scope};
 
 /// What is decided in one place.
 #[derive(Debug, Serialize)]
@@ -63,15 +62,12 @@ pub(crate) async fn list(State(server): State<AdminServer>) -> Json<Vec<UserInfo
     Json(authenticator.names().into_iter().filter_map(info).collect())
 }
 
-fn refuse(reason: impl Into<String>) -> Failure {
-    Failure(StatusCode::UNPROCESSABLE_ENTITY, reason.into(), Outcome::NotDone)
-}
-
 fn check_not_configured(server: &AdminServer, name: &str) -> Result<(), Failure> {
     match server.authenticator.is_configured(name) {
-        true => Err(refuse(format!(
-            "the user '{name}' stands in the configuration of this node (`redis.users`), and is changed there"
-        ))),
+        true => Err(Failure::unprocessable(
+            "configured_user",
+            format!("the user '{name}' stands in the configuration of this node (`redis.users`), and is changed there"),
+        )),
         false => Ok(()),
     }
 }
@@ -93,6 +89,7 @@ fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Stri
 
 impl NewPassword {
     async fn hash(self) -> Result<Option<PasswordHash>, Failure> {
+        let refuse = |reason| Failure::unprocessable("invalid_password", reason);
         let text = match (self.password, self.password_hash) {
             (Some(_), Some(_)) => return Err(refuse("give `password` or `password_hash`; one is enough")),
             (None, None) => return Err(refuse("give `password`, `null` for none, or `password_hash`")),
@@ -160,14 +157,14 @@ pub(crate) struct Grant {
 
 impl Grant {
     fn read(self) -> Result<(Scope, PermissionChanges), Failure> {
+        let refuse = |reason: String| Failure::unprocessable("invalid_grant", reason);
         let scope = match (self.database, self.table) {
             (None, None) => Scope::Global,
             (Some(database), None) => Scope::Database(database),
             (None, Some(table)) => Scope::Table(table),
             (Some(_), Some(_)) => {
-                return Err(refuse(
-                    "give `database` or `table`, not both: the name of a table of documents is DATABASE.NAME",
-                ));
+                let reason = "give `database` or `table`, not both: the name of a table of documents is DATABASE.NAME";
+                return Err(refuse(reason.into()));
             }
         };
         let mut changes = PermissionChanges::new();

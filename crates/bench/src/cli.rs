@@ -8,6 +8,7 @@ use crate::null_server;
 use crate::report::{self, RunResult, Settings};
 use crate::run::{Measured, Plan};
 use crate::search;
+use crate::socket::{ClientTls, Trust};
 use crate::suite::{self, SuiteArgs};
 use crate::workload::{KeyDistribution, Mix, Properties, RecordShape, YcsbServer, YcsbWorkload};
 use anyhow::{Context, bail};
@@ -41,6 +42,7 @@ Examples:
   tessera bench run --protocol rethinkdb --port 28015 --table test.users --mix map-reduce --fields 10 --field-bytes 100
   tessera bench run --protocol redis-cluster --table sessions   straight to the leaders, as a Redis Cluster client
   tessera bench run --load -P workloada -p recordcount=100000 --format ycsb   as YCSB runs it, printed as YCSB prints it
+  tessera bench run --tls --cacert ca.pem --user shop --password secret
   tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
     Run(Box<RunArgs>),
     /// Run a workload against an engine alone, in this process: no network, no consensus, no log
@@ -111,6 +113,13 @@ struct RunArgs {
     user: Option<String>,
     #[arg(long, env = "TESSERA_PASSWORD", hide_env_values = true)]
     password: Option<String>,
+    /// Speak TLS to the server; its certificate must have the name, or the address, that --host gives
+    #[arg(long)]
+    tls: bool,
+    /// PEM file with the certificates to trust instead of those that this machine trusts (`SSL_CERT_FILE`, or the system's file): that
+    /// of the authority that signed the server's certificate, or the server's own
+    #[arg(long, requires = "tls", value_name = "FILE")]
+    cacert: Option<PathBuf>,
     /// read, write, a ratio of reads to writes such as 1:3, a YCSB core workload (a, b, c, d, f), or map-reduce: a query of
     /// ReQL over the whole table
     #[arg(long, default_value = "read")]
@@ -206,14 +215,14 @@ enum Format {
 const A_DAY: Duration = Duration::from_secs(86_400);
 
 impl Cli {
-    /// Carries out the command.
+    /// Carries out the command. `trust` says whose certificates are taken.
     ///
     /// # Errors
     /// What kept it from being carried out, in words for people.
-    pub fn run(self, open_engine: OpenEngine) -> anyhow::Result<()> {
+    pub fn run(self, open_engine: OpenEngine, trust: Trust) -> anyhow::Result<()> {
         match self.command {
             Command::Engine(args) => args.run(open_engine),
-            Command::Run(mut args) => args.run(),
+            Command::Run(mut args) => args.run(trust),
             Command::Suite(args) => args.run(),
             Command::Report { directory } => suite::write_report(&directory).map(|page| println!("{}", page.display())),
             Command::Compare { before, after } => suite::compare(&before, &after).map(|text| print!("{text}")),
@@ -251,7 +260,20 @@ impl RunArgs {
         }
     }
 
-    fn plan(&self) -> anyhow::Result<Plan> {
+    /// How TLS is spoken, if it is.
+    fn tls(&self, trust: Trust) -> anyhow::Result<Option<ClientTls>> {
+        if !self.tls {
+            return Ok(None);
+        }
+        if let Protocol::Pegasus | Protocol::Etcd = self.protocol {
+            bail!("--tls is for the protocols of Redis, memcached and RethinkDB");
+        }
+        let name =
+            self.host.clone().try_into().with_context(|| format!("no certificate has the name {}", self.host))?;
+        Ok(Some(ClientTls { config: trust(self.cacert.as_deref())?, name }))
+    }
+
+    fn plan(&self, trust: Trust) -> anyhow::Result<Plan> {
         if self.batch > 1 && self.fields > 1 {
             bail!("--batch is for records that are strings, --fields above 1 makes them hashes");
         }
@@ -290,19 +312,24 @@ impl RunArgs {
         let shape = RecordShape::whole(self.fields, self.field_bytes);
         self.protocol.check(&shape, self.batch).map_err(anyhow::Error::msg)?;
         let table = || self.table.as_deref().context("--table names the table of a RethinkDB or Pegasus server");
+        let tls = self.tls(trust)?;
         let route = match self.protocol {
             Protocol::Redis => Route::Any(addresses),
             Protocol::Memcached => Route::Memcached(addresses),
             Protocol::Etcd => Route::Etcd(addresses),
             Protocol::Rethinkdb => Route::to_rethinkdb_table(addresses, table()?, self.reads.as_deref()),
-            Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], &greeting)?,
+            Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], tls.as_ref(), &greeting)?,
             Protocol::Pegasus => Route::to_pegasus_table(addresses[0], table()?)?,
         };
         if !matches!(self.protocol, Protocol::Redis | Protocol::RedisCluster) {
+            if self.user.is_some() {
+                bail!("--user is for the Redis protocol");
+            }
             greeting.clear();
         }
         Ok(Plan {
             route,
+            tls,
             greeting,
             connections: self.processes * self.threads,
             pipeline: self.pipeline,
@@ -339,16 +366,16 @@ impl RunArgs {
         })
     }
 
-    fn run(&mut self) -> anyhow::Result<()> {
+    fn run(&mut self, trust: Trust) -> anyhow::Result<()> {
         let plan = match self.given_properties()? {
-            None => self.plan()?,
+            None => self.plan(trust)?,
             Some(properties) => {
                 let ignored: Vec<_> = properties.ignored().collect();
                 if !ignored.is_empty() {
                     eprintln!("note: these properties mean nothing here and are ignored: {}", ignored.join(", "));
                 }
                 self.go_to(properties.server()?);
-                Self::with_workload(self.plan()?, &properties)?
+                Self::with_workload(self.plan(trust)?, &properties)?
             }
         };
         if self.load || self.load_only {

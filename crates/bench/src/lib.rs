@@ -19,8 +19,10 @@ mod pace;
 mod report;
 mod run;
 mod search;
+mod socket;
 mod suite;
 mod workload;
 
 pub use cli::Cli;
 pub use in_process::{EngineName, EngineUnderTest, OpenEngine};
+pub use socket::Trust;

@@ -9,6 +9,7 @@ use crate::driver::{Encoder, GreetingReplies, ReplyCounter, Route, request};
 use crate::machine::MachineLoad;
 use crate::measure::{self, Latencies, Second};
 use crate::pace::Pace;
+use crate::socket::{ClientTls, Socket};
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
 use anyhow::{Context, bail};
 use mio::net::TcpStream;
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub route: Route,
+    /// Absent if the servers speak plainly.
+    pub tls: Option<ClientTls>,
     /// Sent once on each connection, to log in or choose a table.
     pub greeting: Vec<Vec<String>>,
     pub connections: usize,
@@ -83,7 +86,7 @@ struct Connection {
 }
 
 struct Link {
-    stream: TcpStream,
+    socket: Socket<TcpStream>,
     counter: Box<dyn ReplyCounter>,
     output: Vec<u8>,
     written: usize,
@@ -165,11 +168,11 @@ impl<'a> Loop<'a> {
         for number in 0..plan.connections {
             let mut links = Vec::with_capacity(links_each);
             for (at, address) in plan.route.links(number).into_iter().enumerate() {
-                let mut stream = connect(plan, address).with_context(|| format!("cannot connect to {address}"))?;
+                let mut socket = connect(plan, address).with_context(|| format!("cannot connect to {address}"))?;
                 let token = Token(number * links_each + at);
-                poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+                poll.registry().register(socket.stream(), token, Interest::READABLE | Interest::WRITABLE)?;
                 let (counter, in_flight) = (encoder.counter(), VecDeque::new());
-                links.push(Link { stream, counter, output: encoder.opening(), written: 0, in_flight });
+                links.push(Link { socket, counter, output: encoder.opening(), written: 0, in_flight });
             }
             connections.push(Connection { links, in_flight: 0 });
         }
@@ -331,8 +334,8 @@ impl<'a> Loop<'a> {
         let mut buffer = [0; 64 << 10];
         loop {
             let connection = &mut self.connections[number];
-            let Link { stream, counter, in_flight, .. } = &mut connection.links[link];
-            let length = match stream.read(&mut buffer) {
+            let Link { socket, counter, in_flight, .. } = &mut connection.links[link];
+            let length = match socket.read(&mut buffer) {
                 Ok(0) => bail!("the server closed a connection"),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -351,6 +354,7 @@ impl<'a> Loop<'a> {
                 }
             }
             let failed = counter.errors().count > errors;
+            let is_emptied = socket.is_emptied_by_short_reads() && length < buffer.len();
             connection.in_flight -= done.len();
             let is_idle = connection.in_flight == 0 && !done.is_empty();
             let now = Instant::now();
@@ -358,8 +362,7 @@ impl<'a> Loop<'a> {
             if is_idle {
                 self.idle.push(number);
             }
-            // A read that did not fill the buffer has emptied the socket.
-            if length < buffer.len() {
+            if is_emptied {
                 return Ok(());
             }
         }
@@ -392,7 +395,7 @@ impl Connection {
 impl Link {
     fn write(&mut self) -> anyhow::Result<()> {
         while self.written < self.output.len() {
-            match self.stream.write(&self.output[self.written..]) {
+            match self.socket.write(&self.output[self.written..]) {
                 Ok(written) => self.written += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error).context("writing to the server"),
@@ -400,23 +403,25 @@ impl Link {
         }
         self.output.clear();
         self.written = 0;
-        Ok(())
+        match self.socket.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error).context("writing to the server"),
+            _ => Ok(()),
+        }
     }
 }
 
 /// Connects and sends the greeting, waiting for its replies.
-fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
-    let mut stream = std::net::TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<Socket<TcpStream>> {
+    let mut socket = Socket::connect(address, plan.tls.as_ref())?;
     let mut counter = GreetingReplies::default();
     for command in &plan.greeting {
         let mut bytes = Vec::new();
         request(command, &mut bytes);
-        stream.write_all(&bytes)?;
+        socket.write_all(&bytes)?;
+        socket.flush()?;
         let mut buffer = [0; 4096];
         loop {
-            let length = stream.read(&mut buffer)?;
+            let length = socket.read(&mut buffer)?;
             if length == 0 || counter.take(&buffer[..length]).count > 0 {
                 break;
             }
@@ -426,8 +431,8 @@ fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
             bail!("the server refuses {}: {error}", command.first().map_or("", String::as_str));
         }
     }
-    stream.set_nonblocking(true)?;
-    Ok(TcpStream::from_std(stream))
+    socket.stream().set_nonblocking(true)?;
+    Ok(socket.map(TcpStream::from_std))
 }
 
 #[cfg(test)]
@@ -448,6 +453,7 @@ mod tests {
         }
         let plan = Plan {
             route: Route::Any(vec![address]),
+            tls: None,
             greeting: Vec::new(),
             connections: 2,
             pipeline: 4,

@@ -252,7 +252,7 @@ impl Catalog {
                 self.users.table_was_renamed(name, to);
                 Ok(Changed::Table(id))
             }
-            CatalogCommand::Drop { name, purge_at } => {
+            CatalogCommand::Drop { name, purge_at, dropped_at } => {
                 let table = self.active(name)?;
                 if table.number == TableNumber(0) {
                     return Err(CatalogError::DefaultTable);
@@ -262,7 +262,7 @@ impl Catalog {
                     self.cancel_split(name)?;
                 }
                 let table = self.active(name)?;
-                table.state = TableState::Dropped { purge_at: *purge_at };
+                table.state = TableState::Dropped { purge_at: *purge_at, dropped_at: *dropped_at };
                 let id = table.id;
                 self.users.table_was_dropped(name);
                 Ok(Changed::Table(id))
@@ -328,7 +328,7 @@ impl Catalog {
             CatalogCommand::Purge { now } => {
                 self.tables.retain(|_, table| match table.state {
                     TableState::Active | TableState::Growing => true,
-                    TableState::Dropped { purge_at } => purge_at > *now,
+                    TableState::Dropped { purge_at, .. } => purge_at > *now,
                 });
                 Ok(Changed::Other)
             }
@@ -413,7 +413,9 @@ impl Catalog {
                 let is_settled = !placement.is_moving() && placement.amnesiac.is_empty();
                 let mut target = placement.target.clone();
                 let place = target.iter_mut().find(|target| *target == replica && is_settled && !replica.is_witness());
-                *place.ok_or(CatalogError::NotReplaceable(*replica))? = self.new_replica(replica.node, false);
+                let place = place.ok_or(CatalogError::NotReplaceable(*replica))?;
+                // Not before: what is refused changes nothing, and an assignment evaluates its right side first.
+                *place = self.new_replica(replica.node, false);
                 self.placement(*table, *partition)?.set_target(target);
                 Ok(Changed::Table(*table))
             }

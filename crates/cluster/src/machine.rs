@@ -54,7 +54,11 @@ impl CatalogFile {
             }
             let command: CatalogCommand =
                 serde_json::from_slice(line).map_err(|error| format!("a catalog command cannot be read: {error}"))?;
-            self.catalog.apply(&command, &unlimited).map_err(|error| error.to_string())?;
+            match self.catalog.apply(&command, &unlimited) {
+                // An earlier version had such commands replicated, although they were refused.
+                Ok(_) | Err(CatalogError::NotReplaceable(_)) => {}
+                Err(error) => return Err(error.to_string()),
+            }
         }
         Ok(())
     }
@@ -170,6 +174,10 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         let CatalogRequest { command, reply } = request;
         let before = self.ahead.clone();
         let outcome = self.ahead.apply(&command, &self.limits);
+        if outcome.is_err() {
+            // In the log it would be refused again, and nothing after it could be applied.
+            self.ahead = before.clone();
+        }
         let changes = self.ahead != before;
         let reply = PendingCatalogReply { outcome, reply };
         if !changes {
@@ -249,5 +257,52 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
     fn serving(&mut self, _group: GroupId) {
         self.ahead = self.file.catalog.clone();
         self.listener.caught_up(&self.file.catalog);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Site;
+    use tessera_types::{EngineKind, TableId};
+
+    struct Nobody;
+
+    impl CatalogListener for Nobody {
+        fn changed(&mut self, _file: &CatalogFile) {}
+        fn is_to_be_replaced(&mut self, _file: &CatalogFile) {}
+        fn caught_up(&mut self, _catalog: &Catalog) {}
+        fn leader(&mut self, _node: NodeId) {}
+    }
+
+    /// A replica that there is not, which an operator has mistyped.
+    fn refused() -> CatalogCommand {
+        let replica = ReplicaId { node: NodeId(2), incarnation: 41 };
+        CatalogCommand::Replace { table: TableId(0), partition: 0, replica }
+    }
+
+    fn file() -> CatalogFile {
+        CatalogFile { applied_index: 7, catalog: Catalog::of_new_cluster(Site::default(), EngineKind::Memory) }
+    }
+
+    /// It once was, since it had changed a counter before it was refused. No node could apply it, or anything after it, or start again.
+    #[test]
+    fn a_command_that_is_refused_is_not_replicated() {
+        let mut machine = CatalogMachine::new(file(), Limits::default(), Nobody);
+        let mut payload = BytesMut::new();
+        let request = CatalogRequest { command: refused(), reply: Box::new(|_| ()) };
+        let evaluated = machine.evaluate(CATALOG_GROUP, request, &mut payload);
+        let Evaluated::NoChange { reply, .. } = evaluated else { panic!("it changes nothing") };
+        assert!(matches!(reply.outcome, Err(CatalogError::NotReplaceable(_))));
+        assert!(payload.is_empty() && machine.ahead == file().catalog);
+    }
+
+    #[test]
+    fn a_log_in_which_an_earlier_version_has_left_such_a_command_can_be_applied() {
+        let mut applied = file();
+        let database = CatalogCommand::CreateDatabase { name: "d".into() };
+        let lines = [refused(), database].map(|command| serde_json::to_string(&command).unwrap()).join("\n");
+        applied.apply(8, [lines.as_bytes()], &Limits::default()).unwrap();
+        assert_ne!(applied.catalog, file().catalog, "what stands behind it counts");
     }
 }

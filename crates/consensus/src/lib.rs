@@ -28,3 +28,9 @@ pub use worker::{GroupStart, Inbox, InboxFull, Transport, Worker};
 /// Names a group on this cluster. The storeys above choose the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u64);
+
+impl std::fmt::Display for GroupId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(formatter)
+    }
+}

@@ -68,7 +68,7 @@ pub trait StateMachine {
     /// This replica cannot go on with its log and state, for the given reason. It takes part in nothing until it is
     /// [removed](crate::Inbox::remove), and another replica must take its place.
     fn set_aside(&mut self, group: GroupId, reason: &Inconsistent) {
-        tracing::error!(?group, %reason, "a replica is set aside");
+        tracing::error!(%group, %reason, "a replica is set aside");
     }
 
     /// Called after [`apply`](Self::apply) has failed: returns the groups with an entry that can never be applied, and

@@ -5,6 +5,7 @@ use crate::node_context::NodeContext;
 use crate::rules::{self, RulesApplied};
 use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use tessera_store::hosting::request_error;
 use tessera_store::{Store, Table};
@@ -72,14 +73,16 @@ impl Compactions {
             let (store, running) = (context.store.clone(), self.running.clone());
             tokio::spawn(async move {
                 let name = table.name();
-                tracing::info!(table = %name, ?due, "begins");
+                tracing::info!(table = %name, "{due} begins");
                 let outcome = match due {
                     Due::Compaction => compact(&store, &table).await,
                     Due::Rules => rules::apply(&store, &table).await,
                 };
                 match outcome {
-                    Ok(rules) => tracing::info!(table = %name, ?due, ?rules, "done"),
-                    Err(error) => tracing::warn!(table = %name, ?due, %error, "this could not be done whole"),
+                    Ok(RulesApplied { deleted, changed }) => {
+                        tracing::info!(table = %name, deleted, changed, "{due} is done");
+                    }
+                    Err(error) => tracing::warn!(table = %name, %error, "{due} could not be done whole"),
                 }
                 running.lock().remove(&table.id());
             });
@@ -91,6 +94,15 @@ impl Compactions {
 enum Due {
     Compaction,
     Rules,
+}
+
+impl fmt::Display for Due {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Compaction => "a compaction",
+            Self::Rules => "applying the rules",
+        })
+    }
 }
 
 /// What is due at a time that lies after `before`, and not after `now`.

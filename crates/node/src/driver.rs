@@ -240,7 +240,11 @@ impl Reconciler {
             moves = self.next_trade(&catalog, &nodes, presence);
         }
         for command in moves {
-            tracing::info!(?command, "moving replicas");
+            if let CatalogCommand::Place { table, partition, nodes, witness } = &command {
+                let nodes: Vec<_> = nodes.iter().map(NodeId::to_string).collect();
+                let witness = witness.map_or("none".into(), |witness| witness.to_string());
+                tracing::info!(%table, partition, nodes = %nodes.join(", "), %witness, "replicas of a partition are to move");
+            }
             self.change(command).await;
         }
     }

@@ -17,6 +17,8 @@ use tessera_types::{ClusterId, NodeId, ReplicaId};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two rounds of asking all nodes that were named.
 const PAUSE: Duration = Duration::from_millis(300);
+/// After which it is said again that the node has not been let in, if the reason stays the same.
+const REMINDER: Duration = Duration::from_secs(10);
 
 #[derive(Serialize, Deserialize)]
 struct IdentityFile {
@@ -138,6 +140,7 @@ pub(crate) struct Welcome {
 /// What the last one said when none did in time.
 async fn join(config: &NodeConfig, request: &JoinRequest) -> Result<Welcome, String> {
     let began = Instant::now();
+    let mut refusals = Refusals::default();
     let request = serde_json::to_vec(request).expect("requests have a JSON form");
     loop {
         let mut error = String::new();
@@ -153,14 +156,44 @@ async fn join(config: &NodeConfig, request: &JoinRequest) -> Result<Welcome, Str
         if began.elapsed() >= PATIENCE {
             return Err(error);
         }
-        tracing::info!(error, "not let into the cluster yet; trying on");
+        if refusals.is_news(&error, Instant::now()) {
+            let left = PATIENCE.saturating_sub(began.elapsed()).as_secs();
+            tracing::info!(error, "not let into the cluster yet; trying for {left} seconds more");
+        }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// What was said last of why a node is not let in, and when.
+#[derive(Default)]
+struct Refusals(Option<(String, Instant)>);
+
+impl Refusals {
+    /// Whether this is to be said now: another reason at once, the same one every now and then.
+    fn is_news(&mut self, reason: &str, now: Instant) -> bool {
+        let is_known = self.0.as_ref().is_some_and(|(said, at)| said == reason && now - *at < REMINDER);
+        if !is_known {
+            self.0 = Some((reason.into(), now));
+        }
+        !is_known
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It once was said three times a second, for two minutes.
+    #[test]
+    fn why_a_node_is_not_let_in_is_said_once_and_then_rarely() {
+        let (began, mut refusals) = (Instant::now(), Refusals::default());
+        let mut said = |reason: &str, seconds: u64| refusals.is_news(reason, began + Duration::from_secs(seconds));
+        assert!(said("refused", 0));
+        assert!(!said("refused", 1) && !said("refused", 9));
+        assert!(said("refused", 10) && !said("refused", 19));
+        assert!(said("too many nodes", 19) && !said("too many nodes", 20));
+        assert!(said("refused", 20), "it is another reason than the last one");
+    }
 
     /// A node that is killed before it has read the answer to its join must not ask as somebody else: the cluster would keep the
     /// number that it gave for nobody.

@@ -285,7 +285,7 @@ mod tests {
         let node = TestNode::start(|_| {});
         node.create_table_in("t", 1, EngineKind::Memory).await;
         node.change(CatalogCommand::AddNode { site: Site::default(), token: None }).await;
-        let drop = CatalogCommand::Drop { name: "t".into(), purge_at: UnixMillis::new(u64::MAX) };
+        let drop = CatalogCommand::drop("t", UnixMillis::new(u64::MAX));
         let (_, behind) = node.store.change_catalog_and_tell(drop).await.unwrap().unwrap();
         assert_eq!(behind, []);
     }

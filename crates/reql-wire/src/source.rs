@@ -355,7 +355,7 @@ impl Tables {
 
     fn drop_named(&self, full: &str) -> Result<()> {
         let purge_at = self.0.store.purge_time();
-        catalog_outcome(self.wait(self.0.store.change_catalog(CatalogCommand::Drop { name: full.into(), purge_at })))?;
+        catalog_outcome(self.wait(self.0.store.change_catalog(CatalogCommand::drop(full, purge_at))))?;
         // The next term of the query is to see it.
         self.wait(async {
             for _ in 0..100 {

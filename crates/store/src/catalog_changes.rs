@@ -210,6 +210,9 @@ impl Store {
         if let CatalogCommand::Create { settings, .. } = &mut command {
             settings.created_at = Some(UnixMillis::now());
         }
+        if let CatalogCommand::Drop { dropped_at, .. } = &mut command {
+            *dropped_at = Some(UnixMillis::now());
+        }
         if let CatalogCommand::Create { schema, .. } = &command
             && !ENGINES.contains(&schema.engine)
         {

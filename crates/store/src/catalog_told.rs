@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_is_taken_away_is_said_in_words() {
         let taken = |command: CatalogCommand| what_it_takes_away(&command);
-        let drop = CatalogCommand::Drop { name: "feeds".into(), purge_at: UnixMillis::new(1) };
+        let drop = CatalogCommand::drop("feeds", UnixMillis::new(1));
         assert_eq!(taken(drop).as_deref(), Some("table feeds was dropped"));
         let password = CatalogCommand::AlterUser { name: "ada".into(), password: None };
         assert_eq!(taken(password).as_deref(), Some("user ada has another password, or none"));

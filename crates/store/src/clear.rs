@@ -63,7 +63,8 @@ impl Store {
                 return Ok(());
             }
             if began.elapsed() >= PATIENCE {
-                tracing::warn!(table = %table.name(), ?left, %failure, "not all partitions of a table could be emptied");
+                let partitions = left.len();
+                tracing::warn!(table = %table.name(), partitions, %failure, "not all partitions of a table could be emptied");
                 return Err(if may_be_begun { RequestError::Interrupted } else { failure });
             }
             tokio::time::sleep(PAUSE).await;

@@ -3,14 +3,12 @@
 use crate::NodeArgs;
 use crate::admin_tls::TlsConnector;
 use crate::exit::ExitError;
+use crate::trust::client_config;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use rustls_pki_types::CertificateDer;
 use serde_json::Value;
-use std::path::Path;
 use std::time::Duration;
-use ureq::tls::PemItem;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
 
@@ -34,20 +32,10 @@ pub fn escaped(name: &str) -> String {
     utf8_percent_encode(name, ESCAPED).to_string()
 }
 
-/// TLS that trusts the certificates of a PEM file, and no others.
-fn trusting(path: &Path) -> Result<TlsConnector, ExitError> {
-    let usage = |reason: String| ExitError::Usage(format!("--cacert {}: {reason}", path.display()));
-    let pem = std::fs::read(path).map_err(|error| usage(error.to_string()))?;
-    let mut certificates = Vec::new();
-    for item in ureq::tls::parse_pem(&pem) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| usage(error.to_string()))? {
-            certificates.push(CertificateDer::from(certificate.der().to_vec()));
-        }
-    }
-    if certificates.is_empty() {
-        return Err(usage("there is no certificate in the file".into()));
-    }
-    TlsConnector::trusting(certificates).map_err(|error| usage(error.to_string()))
+fn is_about_certificate(error: &ureq::Error) -> bool {
+    let ureq::Error::Io(error) = error else { return false };
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
+    matches!(reason, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// What to say of a request that got no answer.
@@ -61,6 +49,12 @@ fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
              {outcome}ask another node with --admin, or wait longer with --timeout"
         );
     }
+    if is_about_certificate(error) {
+        return format!(
+            "the node at {url} is not trusted: {error}; --cacert names the certificate of the authority that has signed the node's \
+             certificate, or the node's own"
+        );
+    }
     let is_refused = matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
     let advice = match url.strip_prefix("http://") {
         Some(rest) if !is_refused => {
@@ -70,6 +64,18 @@ fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
         _ => "is it running? --port-offset or --admin name another".into(),
     };
     format!("no node answers at {url}: {error}; {advice}")
+}
+
+/// What to say of a node that does not know who asks.
+fn who_is_asking(node: &NodeArgs) -> &'static str {
+    match (&node.token, &node.user) {
+        (None, None) => {
+            "the node wants to know who asks: give --token (TESSERA_ADMIN_TOKEN), or --user (TESSERA_ADMIN_USER) with the password in \
+             TESSERA_ADMIN_PASSWORD"
+        }
+        (Some(_), _) => "the node does not know this token",
+        (None, Some(_)) => "the node knows no user of this name with this password",
+    }
 }
 
 /// Sends a request and returns the JSON answer. What changes something has a body, an empty object if it is not given.
@@ -116,19 +122,23 @@ fn call_within(
         .timeout_recv_response(limit)
         .timeout_recv_body(limit)
         .build();
-    let agent = match &node.cacert {
-        Some(path) => {
-            let connector =
-                ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(trusting(path)?);
+    let agent = match url.starts_with("https://") {
+        true => {
+            let tls = TlsConnector(client_config(node.cacert.as_deref())?);
+            let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);
             ureq::Agent::with_parts(config, connector, DefaultResolver::default())
         }
-        None => config.into(),
+        false => config.into(),
     };
     let mut response = agent.run(request).map_err(|error| ExitError::Other(unanswered(&url, method, &error)))?;
     let text = response.body_mut().read_to_string().map_err(|error| ExitError::Other(format!("{url}: {error}")))?;
     let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
     if response.status().is_success() {
         return Ok(value);
+    }
+    if value["code"] == "unauthorized" {
+        // What the node says of it is for those who write HTTP.
+        return Err(ExitError::Unauthorized(format!("{} ({})", who_is_asking(node), response.status())));
     }
     let message = value["error"].as_str().map_or_else(|| value.to_string(), str::to_string);
     Err(ExitError::Other(format!("{message} ({})", response.status())))

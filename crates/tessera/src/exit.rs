@@ -5,6 +5,9 @@ use std::process::ExitCode;
 pub enum ExitError {
     #[error("{0}")]
     Other(String),
+    /// A node wants to know who asks.
+    #[error("{0}")]
+    Unauthorized(String),
     #[error("{0}")]
     Usage(String),
     #[error("configuration: {0}")]
@@ -22,7 +25,7 @@ pub enum ExitError {
 impl ExitError {
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Other(_) => 1,
+            Self::Other(_) | Self::Unauthorized(_) => 1,
             Self::Usage(_) => 2,
             Self::Config(_) => 3,
             Self::AddressInUse(_) => 4,

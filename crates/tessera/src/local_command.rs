@@ -40,7 +40,7 @@ pub struct LocalArgs {
     /// Number of nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     nodes: u16,
-    /// Where data is kept, with a folder and a log file for each node
+    /// Where data is kept, with a folder and a log file for each node: `node-1` and `node-1.log`, and so on
     #[arg(long, default_value = "data")]
     data_dir: PathBuf,
     /// Added to every default port; node i, counted from 0, adds 10 times i more, and 200 more for every 20 nodes before it
@@ -82,9 +82,6 @@ pub fn run(args: &LocalArgs) -> Result<(), ExitError> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(other)?;
         let mut nodes = Vec::new();
-        for number in 0..args.nodes {
-            nodes.push(start(args, number)?);
-        }
         let outcome = tokio::select! {
             outcome = watch(args, &mut nodes) => outcome,
             _ = interrupt.recv() => Ok(()),
@@ -107,13 +104,20 @@ fn make_secret(path: &Path) -> std::io::Result<()> {
     std::fs::rename(unfinished, path)
 }
 
+/// What a node's folder and log file are called. An earlier version began to count at 0; the folders that it made are used on.
+fn name_of(data_dir: &Path, number: u16) -> String {
+    let first = if data_dir.join("node-0").is_dir() { 0 } else { 1 };
+    format!("node-{}", first + number)
+}
+
 fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     let usage =
         || ExitError::Usage(format!("--port-offset {} is too large for {} nodes", args.port_offset, args.nodes));
     let offset = args.port_offset.checked_add(port_offset(number)).ok_or_else(usage)?;
     let first = PEER_PORT.checked_add(args.port_offset).ok_or_else(usage)?;
-    let directory = args.data_dir.join(format!("node-{number}"));
-    let log = args.data_dir.join(format!("node-{number}.log"));
+    let name = name_of(&args.data_dir, number);
+    let directory = args.data_dir.join(&name);
+    let log = args.data_dir.join(format!("{name}.log"));
     let describe = |path: &Path, error| ExitError::DataDirectory(format!("{}: {error}", path.display()));
     let output = File::options().create(true).append(true).open(&log).map_err(|error| describe(&log, error))?;
     let program = std::env::current_exe().map_err(|error| ExitError::Other(error.to_string()))?;
@@ -131,8 +135,10 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
         }
     }
     // The nodes share the cores. Two threads of a node that take turns on one only make smaller batches.
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    command.args(["--set", &format!("workers={}", cores.div_ceil(usize::from(args.nodes)))]);
+    if !is_set(args, "workers") {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        command.args(["--set", &format!("workers={}", cores.div_ceil(usize::from(args.nodes)))]);
+    }
     // So do they the memory.
     if !is_set(args, "memory.limit_bytes") {
         let of_machine = MemoryBudget::new(&MemoryConfig::default()).limit_bytes();
@@ -168,11 +174,18 @@ fn is_set(args: &LocalArgs, name: &str) -> bool {
         || std::env::vars().any(|(name, _)| name.starts_with(&variable))
 }
 
-/// Waits until all nodes serve, prints that, and then restarts each node that ends.
-async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
-    let began = Instant::now();
+/// Starts the nodes, waits until all of them serve, prints that, and then restarts each node that ends.
+async fn watch(args: &LocalArgs, nodes: &mut Vec<Node>) -> Result<(), ExitError> {
+    // Since the last one was started.
+    let mut began = Instant::now();
     let mut is_ready = false;
     loop {
+        // New nodes join one after the other, so that the second one gets the number 2.
+        while nodes.len() < usize::from(args.nodes) && nodes.iter().all(|node| identity(node).is_some()) {
+            let number = u16::try_from(nodes.len()).expect("there are fewer nodes than 65,536");
+            nodes.push(start(args, number)?);
+            began = Instant::now();
+        }
         for node in nodes.iter_mut() {
             let Ok(Some(status)) = node.child.try_wait() else { continue };
             let (port, log) = (REDIS_PORT + args.port_offset + port_offset(node.number), node.log.display());
@@ -184,13 +197,17 @@ async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
             tokio::time::sleep(RESTART).await;
             *node = start(args, node.number)?;
         }
-        if !is_ready && nodes.iter().all(|node| serves(node, nodes.len())) {
+        let is_complete = nodes.len() == usize::from(args.nodes);
+        if !is_ready && is_complete && nodes.iter().all(|node| serves(node, nodes.len())) {
             is_ready = true;
             if args.pegasus_onebox {
                 create_onebox_tables(&nodes[0].admin)?;
             }
-            let cluster = call(&nodes[0].admin, "GET", "/v1/cluster", None)?;
-            node_command::print_nodes(&cluster);
+            match call(&nodes[0].admin, "GET", "/v1/cluster", None) {
+                Ok(cluster) => node_command::print_nodes(&cluster),
+                Err(ExitError::Unauthorized(error)) => println!("the nodes are not shown here: {error}"),
+                Err(error) => return Err(error),
+            }
             println!("\nready: any node answers, e.g. redis-cli -p PORT; Ctrl-C stops all");
         }
         if !is_ready && began.elapsed() >= READY {
@@ -211,16 +228,25 @@ fn create_onebox_tables(admin: &NodeArgs) -> Result<(), ExitError> {
     Ok(())
 }
 
+/// What the node was given when it founded the cluster or joined it.
+fn identity(node: &Node) -> Option<serde_json::Value> {
+    let text = std::fs::read_to_string(node.directory.join("node.json")).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
 /// Whether the node knows all others and a leader for every partition. On its port another cluster may answer, as long as the node has
 /// not noticed that the port is taken.
 fn serves(node: &Node, nodes: usize) -> bool {
-    let Ok(status) = call(&node.admin, "GET", "/v1/status", None) else { return false };
-    let identity = std::fs::read_to_string(node.directory.join("node.json")).ok();
-    let identity = identity.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    let status = match call(&node.admin, "GET", "/v1/status", None) {
+        Ok(status) => status,
+        // Everybody is told this much.
+        Err(ExitError::Unauthorized(_)) => return call(&node.admin, "GET", "/readyz", None).is_ok(),
+        Err(_) => return false,
+    };
     let is_it = |identity: &serde_json::Value| {
         identity["cluster"] == status["cluster"]["cluster"] && identity["node"] == status["cluster"]["node"]
     };
-    if !identity.as_ref().is_some_and(is_it) {
+    if !identity(node).as_ref().is_some_and(is_it) {
         return false;
     }
     let known = status["cluster"]["nodes"].as_array().map_or(0, Vec::len);

@@ -18,15 +18,18 @@ mod node;
 mod node_command;
 mod password;
 mod recover_command;
+#[cfg(test)]
+mod shown_commands;
 mod size;
 mod status_command;
 mod table_command;
 mod traffic_command;
+mod trust;
 mod user_command;
 
 use clap::{Args, Parser, Subcommand};
 use exit::ExitError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tessera_access::{Password, ScramPassword};
 
@@ -174,12 +177,12 @@ struct NodeArgs {
     /// The password of that user. Other processes of this machine see what stands in a command: set the variable instead
     #[arg(long, global = true, env = "TESSERA_ADMIN_PASSWORD", hide_env_values = true)]
     password: Option<String>,
-    /// PEM file with the certificates to trust instead of the well-known authorities: that of the authority that signed the node's
-    /// certificate, or the node's own
+    /// PEM file with the certificates to trust instead of those that this machine trusts (`SSL_CERT_FILE`, or the system's file): that
+    /// of the authority that signed the node's certificate, or the node's own
     #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
     /// For how many seconds a node may be waited for before the command gives up. The connection may take five of them at most. What
-    /// takes as long as its work (`table compare`, `table hot-keys`) is waited for without a limit
+    /// takes as long as its work (`table compact`, `table compare`, `table hot-keys`) is waited for without a limit
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Print JSON
@@ -188,9 +191,11 @@ struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// A node on this machine whose ports have this offset.
+    /// A node on this machine whose ports have this offset, asked by who stands in the environment, if anybody does.
     fn of_offset(port_offset: u16) -> Self {
-        let (admin, token, user, password) = (None, None, None, None);
+        let [token, user, password] =
+            ["TOKEN", "USER", "PASSWORD"].map(|it| std::env::var(format!("TESSERA_ADMIN_{it}")).ok());
+        let admin = None;
         Self { port_offset, admin, token, user, password, cacert: None, timeout: TIMEOUT_SECONDS, json: false }
     }
 }
@@ -265,7 +270,10 @@ fn main() -> ExitCode {
         Command::Config { command: ConfigCommand::Show(args) } => args
             .load()
             .map(|config| print!("{}", toml::to_string(&config.without_secrets()).expect("settings have a TOML form"))),
-        Command::Bench(cli) => cli.run(engine_bench::open).map_err(|error| ExitError::Other(format!("{error:#}"))),
+        Command::Bench(cli) => {
+            let trust = |path: Option<&Path>| Ok(trust::client_config(path)?);
+            cli.run(engine_bench::open, trust).map_err(|error| ExitError::Other(format!("{error:#}")))
+        }
         Command::HashPassword { scram } => hash_password(scram),
         Command::JavascriptWorker => return tessera_javascript::serve(),
         Command::Commands => {

@@ -329,7 +329,7 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             show(node, &done, |_| println!("truncated table {name}"));
         }
         TableCommand::Compact { name } => {
-            let done = call(node, "POST", &path(name, "/compact"), None)?;
+            let done = call_without_limit(node, "POST", &path(name, "/compact"), None)?;
             show(node, &done, |done| {
                 let [deleted, changed] =
                     ["deleted_by_rules", "changed_by_rules"].map(|key| done[key].as_u64().unwrap_or(0));

@@ -67,7 +67,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("s2", "geo"),
     ("thrift", "pegasus"),
     ("argon2", "access"),
-    ("rustls", "face tessera"),
+    ("rustls", "bench face tessera"),
     ("tokio-rustls", "face"),
     ("ureq", "fetch tessera"),
     ("rquickjs", "javascript"),

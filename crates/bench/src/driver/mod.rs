@@ -10,6 +10,7 @@ mod redis_cluster;
 mod resp;
 mod rethinkdb;
 
+use crate::socket::ClientTls;
 use crate::workload::{Mix, Operation, RecordShape, Values};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -106,8 +107,12 @@ impl Route {
     ///
     /// # Errors
     /// If it does not answer, or not as expected.
-    pub fn to_redis_cluster(server: SocketAddr, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
-        redis_cluster::Route::ask(server, greeting).map(Self::RedisCluster)
+    pub fn to_redis_cluster(
+        server: SocketAddr,
+        tls: Option<&ClientTls>,
+        greeting: &[Vec<String>],
+    ) -> anyhow::Result<Self> {
+        redis_cluster::Route::ask(server, tls, greeting).map(Self::RedisCluster)
     }
 
     pub fn protocol(&self) -> Protocol {

@@ -1,12 +1,12 @@
 //! Where the slots of a Redis cluster are: what a client that knows clusters asks before its first request.
 
+use crate::socket::{ClientTls, Socket};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 use tessera_types::{REDIS_SLOTS, redis_slot};
 
-const PATIENCE: Duration = Duration::from_secs(5);
 /// A cluster that is loaded heavily may be about to elect a leader just now: how often it is asked again, and after what.
 const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -20,10 +20,10 @@ pub struct Route {
 
 impl Route {
     /// Asks a node, after a greeting, until every slot has a leader or for some seconds.
-    pub(super) fn ask(server: SocketAddr, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
+    pub(super) fn ask(server: SocketAddr, tls: Option<&ClientTls>, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
         let mut unled = 0;
         for _ in 0..TRIES {
-            let route = Self::ask_once(server, greeting)?;
+            let route = Self::ask_once(server, tls, greeting)?;
             unled = route.unled();
             if unled == 0 {
                 return Ok(route);
@@ -33,17 +33,16 @@ impl Route {
         bail!("{unled} slots have no leader, says {server}")
     }
 
-    fn ask_once(server: SocketAddr, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
-        let mut stream =
-            TcpStream::connect_timeout(&server, PATIENCE).with_context(|| format!("connecting to {server}"))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+    fn ask_once(server: SocketAddr, tls: Option<&ClientTls>, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
+        let mut socket = Socket::connect(server, tls).with_context(|| format!("connecting to {server}"))?;
         let mut requests = Vec::new();
         let question = ["CLUSTER".to_string(), "SLOTS".to_string()];
         for words in greeting.iter().map(Vec::as_slice).chain([&question[..]]) {
             super::resp::request(words, &mut requests);
         }
-        stream.write_all(&requests)?;
-        let mut reader = BufReader::new(stream);
+        socket.write_all(&requests)?;
+        socket.flush()?;
+        let mut reader = BufReader::new(socket);
         let mut reply = Reply::read(&mut reader);
         for _ in greeting {
             reply?;

@@ -115,6 +115,7 @@ impl Runner {
     fn plan(&self, cell: &Cell, route: Route, greeting: Vec<Vec<String>>) -> anyhow::Result<Plan> {
         Ok(Plan {
             route,
+            tls: None,
             greeting,
             connections: cell.processes * cell.threads,
             pipeline: 1,
@@ -153,7 +154,7 @@ impl Runner {
                 greeting.extend(cell.reads.as_deref().map(|reads| words(&["READS", reads])));
                 let first = *cluster.redis.first().context("no node of the cluster is heard of")?;
                 let route = match cell.protocol {
-                    Protocol::RedisCluster => Route::to_redis_cluster(first, &greeting)?,
+                    Protocol::RedisCluster => Route::to_redis_cluster(first, None, &greeting)?,
                     _ => Route::Any(cluster.redis.clone()),
                 };
                 self.plan(cell, route, greeting)

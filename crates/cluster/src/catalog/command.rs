@@ -80,6 +80,9 @@ pub enum CatalogCommand {
         name: String,
         /// The time from which `Purge` may forget the table.
         purge_at: UnixMillis,
+        /// When that is; the node that leads the catalog says it. Earlier versions do not know it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dropped_at: Option<UnixMillis>,
     },
     /// Makes a dropped table active again, under `to` if its old name is taken.
     Recall {
@@ -261,6 +264,11 @@ impl CatalogCommand {
             Self::CreateUser { .. } | Self::AlterUser { .. } | Self::DropUser { .. } | Self::Grant { .. } => true,
             _ => false,
         }
+    }
+
+    /// Drops a table, which may be forgotten from that time on.
+    pub fn drop(name: impl Into<String>, purge_at: UnixMillis) -> Self {
+        Self::Drop { name: name.into(), purge_at, dropped_at: None }
     }
 
     /// That a partition's group has the members that are wanted.

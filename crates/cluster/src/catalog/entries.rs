@@ -206,5 +206,8 @@ pub enum TableState {
     Dropped {
         /// The time from which the table may be forgotten.
         purge_at: UnixMillis,
+        /// When it was dropped; absent if an earlier version did it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dropped_at: Option<UnixMillis>,
     },
 }

@@ -208,7 +208,7 @@ mod tests {
         apply(&mut catalog, CatalogCommand::Split { name: "t".into(), partitions: 32, absent: Default::default() })
             .unwrap();
         assert_eq!(catalog.tables().count(), 3);
-        let drop = CatalogCommand::Drop { name: "t".into(), purge_at: UnixMillis::new(1) };
+        let drop = CatalogCommand::drop("t", UnixMillis::new(1));
         apply(&mut catalog, drop).unwrap();
         assert_eq!(catalog.tables().count(), 2);
         apply(&mut catalog, CatalogCommand::Recall { number: TableNumber(1), to: None }).unwrap();

@@ -27,7 +27,7 @@ fn a_table_lives_is_dropped_recalled_and_purged() {
     let limits = Limits::default();
     let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let mut apply = |command| catalog.apply(&command, &limits);
-    let drop = |name: &str, at| CatalogCommand::Drop { name: name.into(), purge_at: UnixMillis::new(at) };
+    let drop = |name: &str, at| CatalogCommand::drop(name, UnixMillis::new(at));
     assert_eq!(apply(create("a")), Ok(Changed::Table(TableId(1))));
     assert_eq!(apply(create("a")), Err(CatalogError::Exists("a".into())));
     assert_eq!(apply(drop("a", 100)), Ok(Changed::Table(TableId(1))));
@@ -94,6 +94,9 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(catalog.apply(&of(none), &limits), Err(CatalogError::Partitions(4_096)));
     let rename = CatalogCommand::Rename { name: "default".into(), to: "other".into() };
     assert_eq!(catalog.apply(&rename, &limits), Err(CatalogError::DefaultTable));
+    let replica = ReplicaId { node: NodeId(2), incarnation: 41 };
+    let replace = CatalogCommand::Replace { table: TableId(0), partition: 0, replica };
+    assert_eq!(catalog.apply(&replace, &limits), Err(CatalogError::NotReplaceable(replica)));
     assert_eq!(catalog, before);
     catalog.apply(&create("a"), &limits).unwrap();
     assert_eq!(catalog.apply(&create("b"), &limits), Err(CatalogError::TooManyTables(2)));

@@ -317,7 +317,7 @@ mod tests {
         apply(&mut catalog, CatalogCommand::Rename { name: "a".into(), to: "b".into() }).unwrap();
         assert!(catalog.users().get("bob").unwrap().rights.may_in_table(Right::Read, "b"));
         let purge_at = UnixMillis::new(100);
-        apply(&mut catalog, CatalogCommand::Drop { name: "b".into(), purge_at }).unwrap();
+        apply(&mut catalog, CatalogCommand::drop("b", purge_at)).unwrap();
         assert!(!catalog.users().get("bob").unwrap().rights.may_in_table(Right::Read, "b"));
     }
 

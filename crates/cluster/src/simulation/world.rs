@@ -152,7 +152,13 @@ impl World {
 
     /// Changes the catalog, if it is led.
     pub(super) fn change(&mut self, command: CatalogCommand) -> bool {
-        self.catalog_serves() && self.catalog.apply(&command, &Limits::default()).is_ok()
+        if !self.catalog_serves() {
+            return false;
+        }
+        let before = self.catalog.clone();
+        let is_done = self.catalog.apply(&command, &Limits::default()).is_ok();
+        assert!(is_done || self.catalog == before, "what is refused changes nothing: {command:?}");
+        is_done
     }
 
     /// As [`Self::change`], by a driver: requests and answers get lost.

@@ -332,7 +332,7 @@ impl<T> Group<T> {
             let loss = self.reveals_loss(&message.message);
             if self.refusals.note(loss) {
                 let (group, from) = (self.id, message.from());
-                tracing::warn!(?group, %from, reason, "dropped a message that no sound replica sends; further ones of this group are dropped silently");
+                tracing::warn!(%group, %from, reason, "dropped a message that no sound replica sends; further ones of this group are dropped silently");
             }
             return;
         }

@@ -35,11 +35,12 @@ pub(super) async fn mend(context: &NodeContext, table: &Arc<Table>, partition: u
         Ok(Err(error)) => Err(error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    tracing::error!(table = %table.name(), partition, %replica, ?outcome, "the replica stands alone and is to be replaced");
-    Some(match outcome {
+    let said = match outcome {
         Ok(()) => format!("replica {replica} stands alone and is being replaced"),
         Err(error) => format!("replica {replica} stands alone and is to be replaced: {error}"),
-    })
+    };
+    tracing::error!(table = %table.name(), partition, "{said}");
+    Some(said)
 }
 
 /// Lets another replica lead. Returns whether this one leads no longer.

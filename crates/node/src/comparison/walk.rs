@@ -309,7 +309,12 @@ impl Walk<'_> {
         };
         let difference = Difference { from: describe(from), to, replicas: digests.iter().map(of).collect() };
         let alone = standing_alone(digests, self.voters);
-        tracing::error!(table = %name, partition = self.partition, ?difference, ?alone, "replicas differ");
+        let of_each =
+            difference.replicas.iter().map(|it| format!("{} has {} records ({})", it.replica, it.records, it.digest));
+        let of_each = of_each.collect::<Vec<_>>().join(", ");
+        let standing_alone = alone.iter().map(ReplicaId::to_string).collect::<Vec<_>>().join(", ");
+        let Difference { from, to, .. } = &difference;
+        tracing::error!(table = %name, partition = self.partition, %from, %to, %standing_alone, "replicas differ: {of_each}");
         self.alone.extend(alone);
         self.found.outcome = ComparisonOutcome::Differ;
         self.found.differences.push(difference);

@@ -25,7 +25,7 @@ pub(super) async fn drop(server: &PegasusServer, request: DropRequest) -> PlainR
         .filter(|seconds| *seconds > 0)
         .and_then(|seconds| UnixMillis::now().checked_add_millis(seconds.saturating_mul(1_000)))
         .unwrap_or_else(|| server.store.purge_time());
-    let outcome = change(server, CatalogCommand::Drop { name: request.table, purge_at }).await;
+    let outcome = change(server, CatalogCommand::drop(request.table, purge_at)).await;
     match outcome {
         Err(("ERR_APP_NOT_EXIST", _)) if request.options.success_if_missing => {
             PlainResponse { error: ErrorCode(OK.into()), hint: String::new() }
@@ -86,10 +86,10 @@ fn seconds(time: UnixMillis) -> i64 {
 
 /// What clients are to know of a table, if anything.
 fn info(entry: &TableEntry) -> Option<TableInfo> {
-    let (status, expire_second) = match entry.state {
+    let (status, expire_second, drop_second) = match entry.state {
         TableState::Growing => return None,
-        TableState::Active => (AVAILABLE, 0),
-        TableState::Dropped { purge_at } => (DROPPED, seconds(purge_at)),
+        TableState::Active => (AVAILABLE, 0, 0),
+        TableState::Dropped { purge_at, dropped_at } => (DROPPED, seconds(purge_at), dropped_at.map_or(0, seconds)),
     };
     let partitions = id(entry.schema.partitions);
     Some(TableInfo {
@@ -103,7 +103,7 @@ fn info(entry: &TableEntry) -> Option<TableInfo> {
         replicas: i32::from(entry.schema.replicas),
         expire_second,
         create_second: entry.settings.created_at.map_or(0, seconds),
-        drop_second: 0,
+        drop_second,
         is_duplicating: None,
         first_partitions: partitions,
         is_bulk_loading: false,

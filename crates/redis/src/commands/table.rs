@@ -357,11 +357,12 @@ pub static COMMANDS: &[Command] = &[
     session(Server, "flushdb", -1, WRITE_SESSION, "1.0.0", S::Flush, "Deletes all keys of the chosen table"),
     session(Server, "info", -1, SESSION, "1.0.0", S::Info, "Tells about the node"),
     session(Server, "latency", -2, ADMIN, "2.8.13", S::Latency, "Tells about slow events")
-        .differs("Events are slow commands; LATEST, HISTORY, RESET, DOCTOR."),
+        .differs("LATEST, HISTORY, RESET, DOCTOR; events are slow commands."),
     session(Server, "memory", -2, SLOW_READ_MULTI, "4.0.0", S::Memory, "Tells how much memory a key takes")
         .subcommands(&[("usage", -3)])
-        .differs("USAGE, DOCTOR; an estimate on RocksDB tables."),
-    session(Server, "slowlog", -2, ADMIN, "2.2.12", S::SlowLog, "Lists slow commands"),
+        .differs("USAGE; an estimate on RocksDB tables."),
+    session(Server, "slowlog", -2, ADMIN, "2.2.12", S::SlowLog, "Lists slow commands")
+        .differs("GET, LEN, RESET."),
     plain(Server, "time", 1, "2.6.0", generic::time, "Tells the time"),
     // Generic
     keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key")

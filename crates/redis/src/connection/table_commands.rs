@@ -269,7 +269,7 @@ impl Connection {
         };
         let table = table.ok_or(CommandError::text(
             "ERR DB index is out of range: no table has this number. `tessera table list` shows those that there are, and `tessera \
-             table create` makes another",
+             table create` makes another; with `redis.databases` in the configuration, databases are made when they are selected",
         ))?;
         self.choose(table)
     }

@@ -267,11 +267,7 @@ async fn commands_without_keys_need_no_partition() {
     let table = node.create_table("t", EngineKind::Memory, 2).await;
     let mut connection = connection(&node, &table);
     // From now on no partition of the table is served.
-    node.store
-        .change_catalog(CatalogCommand::Drop { name: "t".into(), purge_at: UnixMillis::now() })
-        .await
-        .unwrap()
-        .unwrap();
+    node.store.change_catalog(CatalogCommand::drop("t", UnixMillis::now())).await.unwrap().unwrap();
     wait_for("the table is dropped", || node.store.table_named("t").is_none().then_some(())).await;
     assert!(connection.given("GET k").await.starts_with('-'));
     assert_eq!(connection.given("PING\nECHO x").await, "+PONG\r\n$1\r\nx\r\n");
@@ -305,7 +301,7 @@ async fn a_node_knows_what_it_has_had_changed() {
         let create = CatalogCommand::Create { name: name.clone(), schema, settings, absent };
         second.store.change_catalog(create).await.unwrap().unwrap();
         assert!(second.store.catalog().by_name(&name).is_some() && second.store.table_named(&name).is_some(), "{name}");
-        let drop = CatalogCommand::Drop { name: name.clone(), purge_at: UnixMillis::now() };
+        let drop = CatalogCommand::drop(&name, UnixMillis::now());
         second.store.change_catalog(drop).await.unwrap().unwrap();
         assert!(second.store.table_named(&name).is_none(), "{name}");
     }

@@ -74,13 +74,21 @@ fn what_the_admin_api_refuses_it_refuses_in_json() {
     let data = TempDir::new().unwrap();
     let node = Node::start(data.path(), &[]);
     let too_long = format!("{{\"name\": \"{}\"}}", "n".repeat(2 << 20));
-    for (request, body, status, reason) in [
-        ("GET /v1/nothing", "", "404", "the admin API has no path /v1/nothing"),
-        ("GET /nothing", "", "404", "the admin API has no path /nothing"),
-        ("PUT /v1/tables", "{}", "405", "/v1/tables does not take PUT"),
-        ("POST /healthz", "{}", "405", "/healthz does not take POST"),
-        ("POST /v1/nodes/none/drain", "{\"is_draining\": true}", "400", "none"),
-        ("POST /v1/tables", &too_long, "413", "2097152 bytes"),
+    for (request, body, status, code, reason) in [
+        ("GET /v1/nothing", "", "404", "no_such_path", "the admin API has no path /v1/nothing"),
+        ("GET /nothing", "", "404", "no_such_path", "the admin API has no path /nothing"),
+        ("PUT /v1/tables", "{}", "405", "method_not_allowed", "/v1/tables does not take PUT"),
+        ("POST /healthz", "{}", "405", "method_not_allowed", "/healthz does not take POST"),
+        ("POST /v1/nodes/none/drain", "{\"is_draining\": true}", "400", "bad_request", "none"),
+        ("POST /v1/tables", "[]", "400", "bad_request", "JSON object"),
+        ("POST /v1/tables", &too_long, "413", "body_too_large", "2097152 bytes"),
+        ("GET /v1/tables/gone", "", "404", "no_such_table", "no such table: gone"),
+        ("POST /v1/tables", "{\"name\": \"default\"}", "409", "table_exists", "a table named 'default' exists"),
+        ("POST /v1/tables", "{\"name\": \"t\", \"partitions\": 0}", "422", "invalid_partitions", "partitions"),
+        ("DELETE /v1/tables/default", "{}", "422", "default_table", "can be neither dropped"),
+        ("POST /v1/nodes/7/drain", "{\"is_draining\": true}", "422", "no_such_node", "no such node: 7"),
+        ("PATCH /v1/users/nobody", "{\"password\": null}", "404", "no_such_user", "no such user: nobody"),
+        ("PATCH /v1/users/admin", "{}", "422", "invalid_password", "give `password`"),
     ] {
         let headers = "Host: localhost\r\nContent-Type: application/json\r\n";
         let answer = answer_to(node.admin_port, request, headers, body);
@@ -88,6 +96,6 @@ fn what_the_admin_api_refuses_it_refuses_in_json() {
         assert_eq!(head.split(' ').nth(1), Some(status), "{request}: {answer}");
         let refusal: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{request}: {answer}"));
         assert!(refusal["error"].as_str().unwrap().contains(reason), "{request}: {body}");
-        assert_eq!(refusal["outcome"], "not done", "{request}");
+        assert_eq!((&refusal["code"], &refusal["outcome"]), (&code.into(), &"not done".into()), "{request}");
     }
 }

@@ -4,8 +4,9 @@ use crate::resp_client::{Client, Value};
 use crate::server::{tessera, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 /// How long three nodes may take to be ready, or a command to end.
@@ -38,6 +39,12 @@ impl Local {
         }
         Self { command: command.spawn().unwrap() }
     }
+
+    fn stop(&mut self) {
+        kill_process(Pid::from_child(&self.command), Signal::TERM).unwrap();
+        let ended = wait_for("all nodes stop", LIMIT, || self.command.try_wait().unwrap());
+        assert!(ended.success(), "{ended}");
+    }
 }
 
 impl Drop for Local {
@@ -53,7 +60,10 @@ fn said(directory: &Path, name: &str) -> String {
 }
 
 fn status(offset: u16) -> Option<serde_json::Value> {
-    let output = tessera().args(["status", "--json", "--port-offset", &offset.to_string()]).output().unwrap();
+    let mut command = tessera();
+    // Who is not asked for them may give them.
+    command.envs([("TESSERA_ADMIN_USER", "admin"), ("TESSERA_ADMIN_PASSWORD", "secret")]);
+    let output = command.args(["status", "--json", "--port-offset", &offset.to_string()]).output().unwrap();
     serde_json::from_slice(&output.stdout).ok()
 }
 
@@ -78,10 +88,58 @@ fn three_nodes_share_the_machine_and_their_ports_with_nobody() {
     assert!(said(second.path(), "errors").contains("ended by itself"), "{}", said(second.path(), "errors"));
     assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec()), "the first one goes on");
 
-    let log = std::fs::read_to_string(first.path().join("data/node-0.log")).unwrap();
-    assert!(log.contains("ready") && !log.contains('\u{1b}'), "no colours where nobody sees them: {log}");
-    kill_process(Pid::from_child(&local.command), Signal::TERM).unwrap();
-    let ended = wait_for("all nodes stop", LIMIT, || local.command.try_wait().unwrap());
-    assert!(ended.success(), "{ended}");
+    for number in 1..=3 {
+        let log = std::fs::read_to_string(first.path().join(format!("data/node-{number}.log"))).unwrap();
+        assert!(log.contains("ready") && !log.contains('\u{1b}'), "no colours where nobody sees them: {log}");
+        // Values once were logged as the program has them: `command=Place { table: TableId(0), witness: None }`.
+        let dumped = log.lines().find(|line| ["Some(", "None", " { ", "Id("].iter().any(|part| line.contains(part)));
+        assert_eq!(dumped, None, "{log}");
+        assert!(
+            log.matches("not let into the cluster yet").count() <= 3,
+            "said once, and when the reason changes: {log}"
+        );
+    }
+    let moves = std::fs::read_to_string(first.path().join("data/node-1.log")).unwrap();
+    assert!(moves.contains("replicas of a partition are to move"), "{moves}");
+    local.stop();
     assert!(status(offset).is_none());
+}
+
+/// Node 1 once lived in `node-0`.
+#[test]
+fn nodes_live_in_folders_of_their_numbers_and_old_folders_are_used_on() {
+    let (directory, offset) = (tempfile::tempdir().unwrap(), port_offset() + 1_000);
+    let data = directory.path().join("data");
+    let is_ready = || said(directory.path(), "out").contains("\nready: ").then_some(());
+    let mut local = Local::start(directory.path(), offset);
+    wait_for("three nodes are ready", LIMIT, is_ready);
+    for number in 1..=3 {
+        let identity = std::fs::read_to_string(data.join(format!("node-{number}/node.json"))).unwrap();
+        let identity: serde_json::Value = serde_json::from_str(&identity).unwrap();
+        assert_eq!(identity["node"], number);
+    }
+    assert_eq!(Client::connect(6379 + offset).unwrap().run("SET k v"), Value::Simple("OK".into()));
+    // What is closed once was not ready for ever when it was started again.
+    let mut close = tessera();
+    close.args(["user", "alter", "admin", "--port-offset", &offset.to_string()]);
+    let mut close = close.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    close.stdin.take().unwrap().write_all(b"secret").unwrap();
+    assert!(close.wait().unwrap().success());
+    local.stop();
+    // The folders as the version before called them.
+    for number in 1..=3 {
+        std::fs::rename(data.join(format!("node-{number}")), data.join(format!("node-{}", number - 1))).unwrap();
+    }
+    let mut local = Local::start(directory.path(), offset);
+    wait_for("three nodes are ready again", LIMIT, is_ready);
+    for number in 0..3 {
+        assert_eq!(status(offset + 10 * number).unwrap()["cluster"]["node"], number + 1);
+    }
+    let said = said(directory.path(), "out");
+    assert!(said.contains("the nodes are not shown here: the node wants to know who asks"), "{said}");
+    let mut client = Client::connect(6379 + offset).unwrap();
+    assert_eq!(client.run("AUTH admin secret"), Value::Simple("OK".into()));
+    assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec()));
+    assert!(!data.join("node-3").exists());
+    local.stop();
 }

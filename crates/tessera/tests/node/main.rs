@@ -36,3 +36,4 @@ mod resp_client;
 mod scram;
 mod server;
 mod skipped;
+mod tls;

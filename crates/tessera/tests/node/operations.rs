@@ -2,7 +2,7 @@
 
 use crate::disk::{DiskWithPower, SmallDisk};
 use crate::resp_client::Value;
-use crate::server::{Node, free_port, http_get, self_signed, set_ports, tessera, wait_for};
+use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
 use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -333,9 +333,19 @@ fn users_passwords_and_permissions() {
     assert!(matches!(reader.run("SELECT 2"), Value::Error(text) if text.starts_with("NOPERM this user may not use")));
     let status = |token: &[&str]| {
         let admin = format!("http://127.0.0.1:{admin_port}");
-        tessera().args(["status", "--admin", &admin]).args(token).output().unwrap().status.success()
+        let output = tessera().args(["status", "--admin", &admin]).args(token).output().unwrap();
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8(output.stderr).unwrap())
     };
-    assert!(!status(&[]) && status(&["--token", "secret"]));
+    assert_eq!(status(&["--token", "secret"]), Ok(()));
+    // What the node says is about headers, which nobody gives a command.
+    for (login, said) in [
+        (&[][..], "give --token (TESSERA_ADMIN_TOKEN), or --user"),
+        (&["--token", "guess"], "does not know this token"),
+        (&["--user", "ann", "--password", "guess"], "no user of this name with this password"),
+    ] {
+        let error = status(login).unwrap_err();
+        assert!(error.contains(said), "{login:?}: {error}");
+    }
 }
 
 #[test]
@@ -373,36 +383,37 @@ fn a_memory_table_does_not_hide_what_rocksdb_counts() {
     assert!(value("tessera_record_cache_bytes{}") > Some(0.0), "{metrics}");
 }
 
-/// The CLI once trusted well-known authorities only, so a node with a certificate of a private one could not be reached.
+/// The refusal once was written to the catalog's log, where it could not be applied: nothing could be changed any more, and no node
+/// started again.
 #[test]
-fn the_cli_reaches_a_node_whose_certificate_a_private_authority_has_signed() {
+fn whoever_would_replace_a_replica_that_there_is_not_breaks_nothing() {
     let data = TempDir::new().unwrap();
-    let path = |name: &str| data.path().join(name).display().to_string();
-    let openssl = |arguments: &str| {
-        let made = std::process::Command::new("openssl").args(arguments.split(' ')).output().unwrap();
-        assert!(made.status.success(), "{arguments}: {}", String::from_utf8_lossy(&made.stderr));
-    };
-    let (authority, signer, certificate, key) = (path("ca.pem"), path("ca.key"), path("cert.pem"), path("key.pem"));
-    let new = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    openssl(&format!("req -x509 {new} -days 2 -subj /CN=authority -keyout {signer} -out {authority}"));
-    openssl(&format!(
-        "req -x509 {new} -days 2 -subj /CN=node -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE -CA \
-         {authority} -CAkey {signer} -keyout {key} -out {certificate}"
-    ));
-    let (redis_port, admin_port) = (free_port(), free_port());
-    let settings = [format!("tls.certificate={certificate}"), format!("tls.key={key}")];
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let _node = Node::spawn(&data.path().join("data"), redis_port, admin_port, &settings);
-    let status = |arguments: &[&str]| {
-        let admin = format!("https://127.0.0.1:{admin_port}");
-        let output = tessera().args(["status", "--admin", &admin]).args(arguments).output().unwrap();
-        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let limit = std::time::Duration::from_secs(30);
-    crate::server::wait_for("the node is reached", limit, || status(&["--cacert", &authority]).ok());
-    assert!(status(&[]).is_err(), "nobody knows this authority");
-    let error = status(&["--cacert", &key]).unwrap_err();
-    assert!(error.contains("there is no certificate in the file"), "{error}");
+    let mut node = Node::start(data.path(), &[]);
+    let refusal = node.try_cli("table replace-replica default --partition 0 --replica 2.41", "").unwrap_err();
+    assert!(refusal.contains("replica 2.41 cannot be replaced now"), "{refusal}");
+    node.cli("table create before --engine memory --partitions 1");
+    node.process.kill();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create after --engine memory --partitions 1");
+    assert!(node.cli("table list").contains("before"));
+}
+
+/// Columns that came later were missing there.
+#[test]
+fn the_readme_shows_what_status_prints() {
+    let data = TempDir::new().unwrap();
+    let printed = Node::start(data.path(), &[]).cli("status");
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let shown = readme.split_once("tessera status\n").unwrap().1.split_once("```").unwrap().0;
+    let parts = |text: &str| text.split("\n\n").map(String::from).collect::<Vec<_>>();
+    let (shown, printed) = (parts(shown), parts(&printed));
+    let label = |line: &str| line.split(' ').next().unwrap().to_string();
+    let labels: Vec<_> = printed[0].lines().map(label).filter(|label| label != "note" && label != "door").collect();
+    assert_eq!(shown[0].lines().map(label).collect::<Vec<_>>(), labels);
+    for (shown, printed) in shown[1..].iter().zip(&printed[1..]) {
+        assert_eq!(shown.lines().next(), printed.lines().next(), "the head of a table");
+    }
+    assert_eq!(shown.len(), printed.len());
 }
 
 /// Once it was RocksDB's estimate, which counted records of the engine's own and deleted ones.
@@ -450,105 +461,6 @@ fn the_cli_gives_up_on_a_node_that_stands_still() {
     assert!(!asked.contains("may or may not"), "nothing was to be changed: {asked}");
     let told = error(&["table", "create", "name"]);
     assert!(told.contains("it may or may not have done what was asked"), "{told}");
-}
-
-/// Its own certificate is enough, also if it is that of an authority, as most that somebody has signed for himself are. Its name
-/// counts as ever, and so does every byte.
-#[test]
-fn the_cli_takes_a_nodes_own_certificate() {
-    let data = TempDir::new().unwrap();
-    let path = |name: &str| data.path().join(name).display().to_string();
-    let make = |name: &str, subject: &str, more: &[&str]| {
-        let made = std::process::Command::new("openssl")
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-subj",
-                "/CN=node",
-            ])
-            .args(["-addext", &format!("subjectAltName={subject}"), "-keyout", &path(&format!("{name}.key"))])
-            .args(["-out", &path(&format!("{name}.pem"))])
-            .args(more)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    };
-    let serve = |name: &str| {
-        let (redis_port, admin_port) = (free_port(), free_port());
-        let settings = [("certificate", "pem"), ("key", "key")];
-        let settings = settings.map(|(setting, ending)| format!("tls.{setting}={}", path(&format!("{name}.{ending}"))));
-        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let node = Node::spawn(&data.path().join(format!("data-{name}")), redis_port, admin_port, &settings);
-        (node, admin_port)
-    };
-    let status = |admin_port: u16, certificate: &str| {
-        let admin = format!("https://127.0.0.1:{admin_port}");
-        let certificate = path(&format!("{certificate}.pem"));
-        let output = tessera().args(["status", "--admin", &admin, "--cacert", &certificate]).output().unwrap();
-        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let limit = std::time::Duration::from_secs(30);
-    for (name, more) in
-        [("own", &["-days", "2"][..]), ("leaf", &["-days", "2", "-addext", "basicConstraints=CA:FALSE"])]
-    {
-        make(name, "IP:127.0.0.1", more);
-        let (_node, admin_port) = serve(name);
-        crate::server::wait_for("the node is reached", limit, || status(admin_port, name).ok());
-        if name == "own" {
-            make("other", "IP:127.0.0.1", &["-days", "2"]);
-            assert!(status(admin_port, "other").is_err(), "it is another one of the same name");
-        }
-    }
-    make("misnamed", "DNS:elsewhere.example", &["-days", "2"]);
-    let (_node, admin_port) = serve("misnamed");
-    let refused = || status(admin_port, "misnamed").err().filter(|error| !error.contains("refused"));
-    let error = crate::server::wait_for("the node answers", limit, refused);
-    assert!(error.contains("not valid for name"), "{error}");
-    let output = tessera().args(["status", "--admin", &format!("http://127.0.0.1:{admin_port}")]).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains(&format!("say --admin https://127.0.0.1:{admin_port}")), "{error}");
-}
-
-#[test]
-fn every_listener_speaks_tls_when_told_to() {
-    let data = TempDir::new().unwrap();
-    let (certificate, key) = self_signed(data.path(), "localhost");
-    let (redis_port, admin_port) = (free_port(), free_port());
-    let settings = [format!("tls.certificate={}", certificate.display()), format!("tls.key={}", key.display())];
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let _node = Node::spawn(&data.path().join("data"), redis_port, admin_port, &settings);
-    let redis_cli = |arguments: &[&str]| {
-        let mut command = std::process::Command::new("redis-cli");
-        command.args(["-p", &redis_port.to_string(), "--tls", "--cacert"]).arg(&certificate).args(arguments);
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
-    };
-    let limit = std::time::Duration::from_secs(30);
-    crate::server::wait_for("TLS is spoken", limit, || (redis_cli(&["SET", "k", "secret"]) == "OK\n").then_some(()));
-    assert_eq!(redis_cli(&["GET", "k"]), "secret\n");
-    let large = "x".repeat(200_000);
-    assert_eq!(redis_cli(&["SET", "large", &large[..100_000]]), "OK\n");
-    assert_eq!(redis_cli(&["GET", "large"]).len(), 100_001);
-    // Once 64 silent clients kept others out of the admin port until their handshakes had taken ten seconds.
-    let began = std::time::Instant::now();
-    let silent = (0..100).map(|_| std::net::TcpStream::connect(("127.0.0.1", admin_port)).unwrap());
-    let _silent: Vec<_> = silent.collect();
-    let health = std::process::Command::new("openssl")
-        .args(["s_client", "-connect", &format!("127.0.0.1:{admin_port}"), "-CAfile"])
-        .arg(&certificate)
-        .args(["-verify_return_error", "-brief"])
-        .stdin(std::process::Stdio::null())
-        .output()
-        .unwrap();
-    assert!(health.status.success(), "{}", String::from_utf8_lossy(&health.stderr));
-    assert!(began.elapsed() < Duration::from_secs(8), "silent clients keep nobody waiting");
-    // Plain text is not answered.
-    let mut plain = crate::resp_client::Client::connect(redis_port).unwrap();
-    assert!(plain.call(&[b"PING".to_vec()]).is_err());
 }
 
 #[test]

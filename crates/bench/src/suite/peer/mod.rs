@@ -135,7 +135,7 @@ impl Peer {
         let addresses = addresses.iter().map(resolve).collect::<anyhow::Result<Vec<_>>>()?;
         match protocol {
             Protocol::Redis => Ok(Route::Any(addresses)),
-            Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], &[]),
+            Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], None, &[]),
             Protocol::Memcached => Ok(Route::Memcached(addresses)),
             Protocol::Etcd => Ok(Route::Etcd(addresses)),
             Protocol::Rethinkdb => Ok(Route::to_rethinkdb_table(addresses, table, None)),

@@ -255,6 +255,31 @@ fn a_node_that_was_started_again_leads_again_after_a_while_only() {
     assert!(began.elapsed() >= AFTER, "after {:?}", began.elapsed());
 }
 
+/// That time is for clients of other nodes. What no other node can lead is led at once.
+#[test]
+fn a_node_that_was_started_again_leads_at_once_what_no_other_node_can() {
+    let settings = &["cluster.lead_again_after_seconds=3600"];
+    let mut cluster = Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) }.started();
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 1").unwrap();
+    cluster.wait_until_whole();
+    let write = |cluster: &Cluster, at: usize, value: usize| {
+        let mut client = cluster.client(at);
+        client.run("TABLE t");
+        for number in 0..50 {
+            assert_eq!(client.run(&format!("SET key{number} {value}")), Value::Simple("OK".into()));
+        }
+    };
+    write(&cluster, 1, 0);
+    cluster.kill(0);
+    cluster.start_node(0);
+    cluster.wait_until_whole();
+    write(&cluster, 1, 1);
+    (0..3).for_each(|at| cluster.kill(at));
+    (0..3).for_each(|at| cluster.start_node(at));
+    cluster.wait_until_whole();
+    write(&cluster, 2, 2);
+}
+
 /// Whoever restarts nodes one after the other waits for `status` to show no issue. A node that had just been started again, and had lost
 /// what it held of a table without a log, once counted as whole for a second: the next restart then emptied the table.
 #[test]

@@ -152,3 +152,22 @@ fn a_refusal_says_the_same_whichever_node_is_asked() {
     let told = common((0..3).filter(others).map(|at| Connection::to(cluster.pegasus_ports()[at]).call(&put).error));
     assert_eq!(told, "ERR_NOT_ENOUGH_MEMBER");
 }
+
+/// The node once waited for a second for a table that was about to come, at each `SELECT`.
+#[test]
+fn a_database_that_there_is_not_is_refused_at_once_with_the_way_to_have_it() {
+    let cluster = Cluster::start(3);
+    cluster.wait_until_whole();
+    let began = std::time::Instant::now();
+    for at in 0..3 {
+        let mut client = cluster.client(at);
+        for number in 1..=5 {
+            let Value::Error(refusal) = client.run(&format!("SELECT {number}")) else {
+                panic!("there is no table {number}")
+            };
+            let said = ["DB index is out of range", "tessera table create", "redis.databases"];
+            assert!(said.iter().all(|part| refusal.contains(part)), "{refusal}");
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?} for 15 of them", began.elapsed());
+}

@@ -20,19 +20,19 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// When the first table with one replica that is listed expires, and when it was created, in seconds since 1970.
-fn times(meta: &mut Meta) -> (u64, u64) {
+/// When the first table with one replica that is listed expires, when it was created and when dropped, in seconds since 1970.
+fn times(meta: &mut Meta) -> (u64, u64, u64) {
     // What stands before these fields is the number of replicas.
     let before = [Fields::default().i32(8, 1).bytes(), vec![10, 0, 9]].concat();
     let list = meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, 0)).fields;
     let at = list.windows(before.len()).position(|window| window == before).unwrap() + before.len();
     let second = |at: usize| u64::from_be_bytes(list[at..at + 8].try_into().unwrap());
-    assert_eq!(list[at + 8..at + 11], [10, 0, 10]);
-    (second(at), second(at + 11))
+    assert_eq!((&list[at + 8..at + 11], &list[at + 19..at + 22]), (&[10, 0, 10][..], &[10, 0, 11][..]));
+    (second(at), second(at + 11), second(at + 22))
 }
 
 #[test]
-fn a_table_says_when_it_was_created_whatever_becomes_of_it() {
+fn a_table_says_when_it_was_created_and_dropped() {
     let data = TempDir::new().unwrap();
     let port = free_port();
     let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
@@ -48,7 +48,12 @@ fn a_table_says_when_it_was_created_whatever_becomes_of_it() {
         let config = meta.call("RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX", &table);
         config.has(&Fields::default().i32(3, 8)).then_some(())
     });
-    assert_eq!(times(&mut meta).1, created);
+    assert_eq!(times(&mut meta), (0, created, 0));
+    let before = now();
+    node.cli("table drop feeds");
+    let (expires, still_created, dropped) = times(&mut meta);
+    assert_eq!(still_created, created);
+    assert!((before..=now()).contains(&dropped) && expires > dropped, "{dropped} is not from {before} on");
 }
 
 /// In Pegasus a time of nothing, or less, stands for that of the cluster.
@@ -62,7 +67,7 @@ fn a_table_that_is_dropped_with_no_time_to_keep_it_can_be_recalled() {
     let options = Fields::default().bool(1, false).i64(2, 0);
     meta.expect("RPC_CM_DROP_APP", &Fields::default().string(1, "feeds").inner(2, &options), "ERR_OK");
 
-    let (expires, now) = (times(&mut meta).0, now());
+    let ((expires, ..), now) = (times(&mut meta), now());
     assert!(expires > now + 3_600, "{expires} is soon after {now}");
     meta.expect("RPC_CM_RECALL_APP", &Fields::default().i32(1, 1).string(2, ""), "ERR_OK");
 }
