@@ -1,9 +1,11 @@
 //! Where Tessera is behind a peer, or behind the published shape: found by rules, so that nobody has to want to tell.
 
 use super::Material;
-use super::shown::cost;
+use super::scale::growth;
+use super::shown::{control, cost, mean};
 use crate::report::RunResult;
 use crate::suite::experiments::{self, RETHINKDB_PROTOCOLS};
+use crate::suite::result::CellResult;
 use std::collections::BTreeMap;
 
 /// What is taken for the same.
@@ -11,10 +13,6 @@ const NOISE: f64 = 0.1;
 
 fn per_cpu(run: &RunResult) -> Option<f64> {
     run.operations_per_server_cpu_second
-}
-
-fn mean(ratios: &[f64]) -> Option<f64> {
-    (!ratios.is_empty()).then(|| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp())
 }
 
 /// A sentence for each place.
@@ -30,7 +28,8 @@ pub(super) fn places(material: &Material) -> Vec<String> {
     .concat()
 }
 
-fn peers(material: &Material) -> Vec<String> {
+/// By kind of peer: how many times Tessera's operations per CPU-second the peer does, in each cell where both were measured.
+pub(super) fn ratios_to_peers(material: &Material) -> BTreeMap<String, Vec<f64>> {
     // By program and number of copies, whatever its version and durability.
     let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for result in material.results.values() {
@@ -40,6 +39,10 @@ fn peers(material: &Material) -> Vec<String> {
             ratios.entry(kind_of(name)).or_default().extend(theirs.map(|theirs| theirs / ours));
         }
     }
+    ratios
+}
+
+fn peers(material: &Material) -> Vec<String> {
     let sentence = |(kind, ratios): (String, Vec<f64>)| {
         let ahead: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 1.0 + NOISE).collect();
         let (mean, most) = (mean(&ahead)?, ahead.iter().copied().fold(0.0, f64::max));
@@ -50,7 +53,7 @@ fn peers(material: &Material) -> Vec<String> {
             ratios.len()
         ))
     };
-    ratios.into_iter().filter_map(sentence).collect()
+    ratios_to_peers(material).into_iter().filter_map(sentence).collect()
 }
 
 /// What a peer is, of its name: `PROGRAM VERSION, COPIES, DURABILITY`.
@@ -98,19 +101,14 @@ fn partitions(material: &Material) -> Vec<String> {
 }
 
 fn scale(material: &Material) -> Vec<String> {
-    let rows = &material.published.scale;
-    let mut sentences = Vec::new();
-    for case in ["write", "read"] {
-        let of_nodes = |nodes: u16| rows.iter().filter(move |row| row.case == case && row.nodes == nodes);
-        let costs = of_nodes(7).filter_map(|row| {
-            let at = |nodes| material.run(&experiments::scale(case, &row.threads, nodes)).and_then(cost);
-            Some(at(7)? / at(5)?)
+    let sentence = |case| {
+        let ratio = growth(material, case, CellResult::shown).filter(|ratio| *ratio > 1.0 + NOISE)?;
+        let control = growth(material, case, control).map_or(String::new(), |control| {
+            format!(" Of as many redis-server processes under the same clients, it costs {control:.2} times.")
         });
-        if let Some(ratio) = mean(&costs.collect::<Vec<_>>()).filter(|ratio| *ratio > 1.0 + NOISE) {
-            sentences.push(format!("A {case} costs {ratio:.2} times the CPU time on 7 nodes that it does on 5."));
-        }
-    }
-    sentences
+        Some(format!("A {case} costs {ratio:.2} times the CPU time on 7 nodes that it does on 5.{control}"))
+    };
+    ["write", "read"].into_iter().filter_map(sentence).collect()
 }
 
 fn rethinkdb(material: &Material) -> Vec<String> {
