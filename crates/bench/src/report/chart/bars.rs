@@ -16,6 +16,18 @@ const GAP: f64 = 2.0;
 const SAMPLE: f64 = 18.0;
 const BETWEEN: f64 = 20.0;
 
+/// What values that stand upright need above the highest bar.
+const RAISED: f64 = 30.0;
+
+/// How the values of a chart are written above its bars: all alike, so that none is over another.
+#[derive(Clone, Copy)]
+enum Form {
+    Whole,
+    Short,
+    /// Short, and turned by a quarter.
+    Upright,
+}
+
 /// A bar in each group.
 pub(crate) struct Bars {
     pub(crate) label: String,
@@ -28,9 +40,18 @@ pub(super) fn draw(chart: &Chart, groups: &[String], series: &[Bars], size: Widt
     let series: Vec<&Bars> = series.iter().filter(|bars| bars.values.iter().any(Option::is_some)).collect();
     let top = series.iter().flat_map(|bars| &bars.values).flatten().copied().fold(0.0, f64::max);
     let rows = key(&series, size, &mut out);
-    let frame = Frame::draw(chart, size, top, rows * LINE + 8.0, 0.0, &mut out);
+    let raised = if size == Width::Narrow { RAISED } else { 0.0 };
+    let frame = Frame::draw(chart, size, top, rows * LINE + 8.0 + raised, 0.0, &mut out);
     let slot = (frame.right - frame.left) / groups.len().max(1) as f64;
     let bar = f64::min(slot * SHARE / series.len().max(1) as f64, WIDEST);
+    let values = || series.iter().flat_map(|bars| &bars.values).flatten();
+    let form = if values().all(|value| width(&exact(*value)) <= bar) {
+        Form::Whole
+    } else if values().all(|value| width(&short(*value)) <= bar) {
+        Form::Short
+    } else {
+        Form::Upright
+    };
     for (group, name) in groups.iter().enumerate() {
         let middle = frame.left + (group as f64 + 0.5) * slot;
         // What is too long for a group goes on in its second line, which is beside the axis' name.
@@ -45,13 +66,20 @@ pub(super) fn draw(chart: &Chart, groups: &[String], series: &[Bars], size: Widt
             let Some(value) = bars.values.get(group).copied().flatten() else { continue };
             let left = middle + (number as f64 - series.len() as f64 / 2.0) * bar;
             let (place, name) = (frame.y.at(value), format!("{}, {name}", bars.label));
-            one(chart, bars.color, &name, value, (left, place, bar, frame.bottom), &mut out);
+            one(chart, bars.color, &name, (value, form), (left, place, bar, frame.bottom), &mut out);
         }
     }
     out
 }
 
-fn one(chart: &Chart, color: usize, name: &str, value: f64, place: (f64, f64, f64, f64), out: &mut String) {
+fn one(
+    chart: &Chart,
+    color: usize,
+    name: &str,
+    (value, form): (f64, Form),
+    place: (f64, f64, f64, f64),
+    out: &mut String,
+) {
     let (left, top, bar, bottom) = place;
     let unit = chart.y.rsplit(", ").next().unwrap_or(chart.y);
     let title = escape(&format!("{name}: {} {unit}", exact(value)));
@@ -65,9 +93,17 @@ fn one(chart: &Chart, color: usize, name: &str, value: f64, place: (f64, f64, f6
         f64::max(bottom - top, 1.0)
     )
     .expect("a string takes all text");
-    let whole = exact(value);
-    let shown = if width(&whole) <= bar { whole } else { short(value) };
-    text(out, "value middle", (left + bar / 2.0, top - 4.0), &shown);
+    let middle = left + bar / 2.0;
+    match form {
+        Form::Whole => text(out, "value middle", (middle, top - 4.0), &exact(value)),
+        Form::Short => text(out, "value middle", (middle, top - 4.0), &short(value)),
+        Form::Upright => {
+            let (x, y) = (middle + 4.0, top - 4.0);
+            write!(out, "<g transform=\"rotate(-90 {x:.1} {y:.1})\">").expect("a string takes all text");
+            text(out, "value", (x, y), &short(value));
+            *out += "</g>";
+        }
+    }
 }
 
 /// Which colour is what, above the rectangle. Returns how many rows it takes.

@@ -12,6 +12,8 @@ use std::fmt::Write;
 const MOST_MARKS: usize = 30;
 /// More values than that on the horizontal axis are not those of points, but round.
 const MOST_VALUES: usize = 12;
+/// Between round values.
+const TICK: f64 = 60.0;
 /// Between the rectangle and the labels.
 const GAP: f64 = 26.0;
 /// From an edge of the rectangle to the nearest point.
@@ -65,7 +67,7 @@ fn horizontal(values: &mut Vec<f64>, frame: &Frame) -> Scale {
     // An axis that begins with 0 shows proportions; where points are far from 0 and near each other, it would show nothing else.
     let low = if first > last / 2.0 && first < last { first } else { f64::min(first, 0.0) };
     if values.len() > MOST_VALUES {
-        *values = ticks(last, MOST_VALUES);
+        *values = ticks(last, ((frame.right - frame.left) / TICK) as usize);
         values.retain(|value| *value >= low && *value <= last);
     }
     let inset = if low == first { INSET } else { 0.0 };

@@ -182,4 +182,18 @@ mod tests {
         }
         assert!(chart.svg("x", Width::Wide, "").contains(">790,000</text>"));
     }
+
+    #[test]
+    fn values_that_have_no_room_are_short_and_then_upright() {
+        let svg = |count| {
+            let bars = |color| Bars { label: format!("bars {color}"), color, values: vec![Some(89_818.0); 3] };
+            let series = (0..count).map(bars).collect();
+            let groups = vec!["512".into(), "1,024".into(), "3,072".into()];
+            let marks = Marks::Bars { groups, series };
+            Chart { x: "bytes", y: "operations/s", marks }.svg("x", Width::Narrow, "")
+        };
+        assert!(svg(1).contains(">89,818</text>"));
+        assert!(svg(3).contains(">90k</text>") && !svg(3).contains("rotate"));
+        assert!(svg(4).contains(">90k</text>") && svg(4).contains("rotate"));
+    }
 }

@@ -136,20 +136,21 @@ pub(super) fn workloads(material: &Material) -> Vec<Block> {
             RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| WORKLOADS.iter().map(move |one| (protocol, one)));
         let one = |(number, (protocol, workload)): (usize, (Protocol, &Workload))| {
             let mode = workload.reads.map_or(String::new(), |mode| format!(" {mode}"));
-            let label = format!("{}{mode}, {}", workload.mix.to_uppercase(), face(protocol));
+            let through = if protocol == Protocol::Rethinkdb { "ReQL" } else { "Redis" };
+            let label = format!("{}{mode}, {through}", workload.mix.to_uppercase());
             line(label, number + 1, workload.points(material, protocol, value))
         };
         through.enumerate().map(one).collect()
     };
     blocks.push(Block::lines(
         "rethinkdb-cost",
-        "Tessera: CPU time of an operation by nodes of one machine",
+        "Tessera: CPU time of an operation by nodes of one machine, through ReQL and Redis' protocol",
         ("nodes", "CPU, µs per operation"),
         lines(cost),
     ));
     blocks.push(Block::lines(
         "rethinkdb-p95",
-        "Tessera: P95 by nodes of one machine",
+        "Tessera: P95 by nodes of one machine, through ReQL and Redis' protocol",
         ("nodes", "P95, ms"),
         lines(|run| Some(slower(run, |summary| summary.p95_ms))),
     ));
