@@ -1,6 +1,7 @@
 //! Pages that need no other file and no script, and what they are made of.
 
 use super::chart::{self, Chart};
+use super::markup::{escape, with_code};
 
 const STYLE: &str = include_str!("page.css");
 /// Wider tables say that they can be moved, where the screen is narrow.
@@ -15,21 +16,6 @@ pub(crate) fn page(title: &str, body: &str) -> String {
         escape(title),
         chart::STYLE
     )
-}
-
-/// For text, and for attributes between double quotes.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// Escapes text, and shows as code what stands between backticks.
-pub(crate) fn with_code(text: &str) -> String {
-    let pieces = text.split('`').enumerate();
-    let shown = pieces.map(|(at, piece)| match at % 2 {
-        0 => escape(piece),
-        _ => format!("<code>{}</code>", escape(piece)),
-    });
-    shown.collect()
 }
 
 /// A table that scrolls by itself where it is too wide. What follows the last comma of a head is its unit. Columns of figures are
@@ -80,9 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_cannot_become_markup() {
-        assert_eq!(escape("<a href=\"x\">&</a>"), "&lt;a href=&quot;x&quot;&gt;&amp;&lt;/a&gt;");
-        assert_eq!(with_code("`a<b` & c"), "<code>a&lt;b</code> &amp; c");
+    fn heads_have_units_and_no_markup() {
         let table = table(&["<h>, <u>"], &[vec!["<i>".into()]]);
         assert!(
             table.contains("&lt;h&gt;<span class=\"unit\">&lt;u&gt;</span>") && table.contains("<td>&lt;i&gt;</td>")

@@ -3,6 +3,7 @@
 pub(crate) mod chart;
 mod day;
 pub(crate) mod html;
+pub(crate) mod markup;
 pub(crate) mod number;
 mod page;
 mod ycsb;

@@ -1,7 +1,8 @@
 //! A result as one HTML file that needs nothing else.
 
 use super::chart::{Chart, Line, Marks};
-use super::html::{escape, figure, page, table};
+use super::html::{figure, page, table};
+use super::markup::escape;
 use super::number::whole;
 use super::{COLUMNS, RunResult, row};
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::labels::{LINE, width, wrap};
 use super::{Chart, Width, text};
-use crate::report::html::escape;
+use crate::report::markup::escape;
 use crate::report::number::{exact, short};
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@ use super::frame::Frame;
 use super::labels::{FONT, LINE, spread, width, wrap};
 use super::scale::{Scale, decimals, ticks, with_room};
 use super::{Chart, Width, marker, text};
-use crate::report::html::escape;
+use crate::report::markup::escape;
 use crate::report::number::{exact, grouped};
 use std::fmt::Write;
 

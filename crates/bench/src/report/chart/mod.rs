@@ -7,7 +7,7 @@ mod lines;
 mod marker;
 mod scale;
 
-use super::html::escape;
+use super::markup::escape;
 pub(crate) use bars::Bars;
 pub(crate) use lines::Line;
 use std::fmt::Write;

@@ -1,7 +1,8 @@
 //! The document as a page: sections in one column, and a table of contents that stays beside them.
 
 use super::Block;
-use crate::report::html::{escape, figure, page, table, with_code};
+use crate::report::html::{figure, page, table};
+use crate::report::markup::{escape, with_code};
 use std::collections::BTreeSet;
 
 /// Headings down to this level are in the table of contents.
