@@ -5,23 +5,19 @@ use super::html::{figure, page, table};
 use super::markup::escape;
 use super::number::whole;
 use super::{COLUMNS, RunResult, row};
-use std::fmt::Write;
 
 /// The result of one run as a page.
 pub fn html(result: &RunResult) -> String {
-    let mut body = String::from("<main>");
     let settings = &result.settings;
-    let put = |body: &mut String, text: std::fmt::Arguments<'_>| body.write_fmt(text).expect("a string takes all text");
-    put(&mut body, format_args!("<h1>{}</h1>", escape(&settings.name)));
-    let records = whole(settings.records as f64);
-    put(
-        &mut body,
-        format_args!("<p>{}, mix {}, {records} records.</p>", escape(&settings.server), escape(&settings.mix)),
+    let mut body = format!(
+        "<main><h1>{}</h1><p>{}, mix {}, {} records.</p>",
+        escape(&settings.name),
+        escape(&settings.server),
+        escape(&settings.mix),
+        whole(settings.records as f64)
     );
     body += &table(&COLUMNS, &[row(result)]);
-    for warning in &result.warnings {
-        put(&mut body, format_args!("<p class=\"note\">{}</p>", escape(warning)));
-    }
+    body.extend(result.warnings.iter().map(|warning| format!("<p class=\"note\">{}</p>", escape(warning))));
     let seconds = |value: fn(&crate::measure::Second) -> f64| -> Vec<(f64, f64)> {
         result.timeline.iter().map(|second| (second.second as f64, value(second))).collect()
     };
@@ -43,22 +39,18 @@ pub fn html(result: &RunResult) -> String {
     let distribution = both(nines(&result.read_distribution), nines(&result.write_distribution));
     body += &section("Latency distribution: 1 is P90, 2 is P99, each step one nine more", "nines", "ms", distribution);
     let host = &result.host;
-    put(
-        &mut body,
-        format_args!(
-            "<h2>How it was measured</h2><p>{} with {} cores and {} GiB, Linux {}; {}. Server CPU: {}. The load generator used \
-             {:.0} % of a core.</p><p><code>{}</code></p></main>",
-            escape(&host.cpu),
-            host.cores,
-            host.memory_bytes >> 30,
-            escape(&host.kernel),
-            escape(&result.build()),
-            result
-                .server_cpu_seconds
-                .map_or("not measured".into(), |cpu| format!("{cpu:.2} s in {:.1} s", result.seconds)),
-            result.client_cpu_share * 100.0,
-            escape(&settings.command),
-        ),
+    let cpu = result.server_cpu_seconds.map(|cpu| format!("{cpu:.2} s in {:.1} s", result.seconds));
+    body += &format!(
+        "<h2>How it was measured</h2><p>{} with {} cores and {} GiB, Linux {}; {}. Server CPU: {}. The load generator used \
+         {:.0} % of a core.</p><p><code>{}</code></p></main>",
+        escape(&host.cpu),
+        host.cores,
+        host.memory_bytes >> 30,
+        escape(&host.kernel),
+        escape(&result.build()),
+        cpu.unwrap_or("not measured".into()),
+        result.client_cpu_share * 100.0,
+        escape(&settings.command),
     );
     page(&settings.name, &body)
 }

@@ -152,11 +152,10 @@ impl Peer {
         }
     }
 
-    /// Whether the cell is measured on it. A control is for cells that show what more nodes cost; of others that share their table, it
-    /// would say nothing.
+    /// Whether the cell is measured on it. Of the cells that share a table, a control is for those that show what more nodes cost.
     pub fn is_for(&self, cell: &Cell) -> bool {
         // Read modes are Tessera's own.
-        cell.reads.is_none() && (!self.is_spread || matches!(cell.mix.as_str(), "read" | "write"))
+        cell.reads.is_none() && (!self.is_spread || is_of_one_kind(cell))
     }
 
     /// Its processes, if they are on this machine and the suite's.
@@ -168,7 +167,7 @@ impl Peer {
 /// How many servers the suite starts beside Tessera for a cell, if they are installed.
 pub fn count(cell: &Cell, named: &[PeerAddress]) -> usize {
     let others = usize::from(is_for_memcached(cell)) + usize::from(is_for_etcd(cell));
-    let control = has_control(cell) && matches!(cell.mix.as_str(), "read" | "write");
+    let control = has_control(cell) && is_of_one_kind(cell);
     let started = if is_comparable(cell) { 1 + others } else { usize::from(control) };
     let named = named.iter().filter(|at| takes(at.protocol, cell)).count();
     if cell.reads.is_some() || cell.table.expires { 0 } else { started + named }
@@ -184,6 +183,11 @@ fn is_comparable(cell: &Cell) -> bool {
 /// something whatever they are: as many plain servers show how much.
 fn has_control(cell: &Cell) -> bool {
     experiments::is_scaled(cell)
+}
+
+/// Whether all operations are reads, or all are writes.
+fn is_of_one_kind(cell: &Cell) -> bool {
+    matches!(cell.mix.as_str(), "read" | "write")
 }
 
 /// Whether a peer of that name is as many plain servers as there are nodes.
