@@ -227,22 +227,19 @@ mod tests {
     use crate::suite::published::Published;
     use std::collections::BTreeSet;
 
+    /// One test, since both kinds have the same ports.
     #[test]
-    fn a_replicated_server_is_asked_at_its_primary() {
+    fn servers_of_redis_are_a_primary_with_replicas_or_have_a_part_each() {
         let data = tempfile::TempDir::new().unwrap();
         let peer = Peer::start(servers::redis("none", 2).expect("redis-server is installed"), data.path()).unwrap();
         assert!(peer.name.contains("two copies (asynchronous), volatile"), "{}", peer.name);
         assert_eq!((peer.pids().len(), peer.at.addresses.len()), (2, 1));
+        assert!(!is_control(&peer.name));
         drop(peer);
         assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0, "its data goes with it");
-    }
 
-    #[test]
-    fn the_control_has_a_process_for_each_node_and_all_records_together() {
-        let data = tempfile::TempDir::new().unwrap();
-        let set = servers::spread_redis("none", 3).expect("redis-server is installed");
-        let peer = Peer::start(set, data.path()).unwrap();
-        assert!(is_control(&peer.name) && !is_control("redis-server 7.0.15, one copy, volatile"));
+        let peer = Peer::start(servers::spread_redis("none", 3).unwrap(), data.path()).unwrap();
+        assert!(is_control(&peer.name));
         assert_eq!((peer.pids().len(), peer.at.addresses.len()), (3, 3));
         let route = peer.route().unwrap();
         assert_eq!(route.links(0).len(), 3, "each client has a connection to each server");

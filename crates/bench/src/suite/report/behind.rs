@@ -2,7 +2,7 @@
 
 use super::Material;
 use super::scale::growth;
-use super::shown::{control, cost, mean};
+use super::shown::{control, cost_ratio, mean};
 use crate::report::RunResult;
 use crate::suite::experiments::{self, RETHINKDB_PROTOCOLS};
 use crate::suite::result::CellResult;
@@ -84,11 +84,11 @@ fn limiter(material: &Material) -> Vec<String> {
 fn partitions(material: &Material) -> Vec<String> {
     let rows = &material.published.partitions;
     let (Some(few), Some(many)) = (rows.first(), rows.last()) else { return Vec::new() };
-    let rates = |count: u32| experiments::partitions(count).map(|cell| material.run(&cell).and_then(per_cpu));
+    let runs = |count: u32| experiments::partitions(count).map(|cell| material.run(&cell));
     let published = [many.w_qps / few.w_qps, many.r_qps / few.r_qps];
-    let ours = rates(many.partitions).into_iter().zip(rates(few.partitions));
-    let sentences = ["writes", "reads"].into_iter().zip(ours).zip(published).filter_map(|((what, (many_, few_)), theirs)| {
-        let ours = many_? / few_?;
+    let ours = runs(few.partitions).into_iter().zip(runs(many.partitions));
+    let sentences = ["writes", "reads"].into_iter().zip(ours).zip(published).filter_map(|((what, (few_, many_)), theirs)| {
+        let ours = cost_ratio(few_?, many_?)?;
         (ours < theirs * (1.0 - NOISE)).then(|| {
             format!(
                 "{} partitions instead of {}: {ours:.2} of the {what} per CPU-second, where Pegasus published {theirs:.2} of the \
@@ -116,8 +116,9 @@ fn rethinkdb(material: &Material) -> Vec<String> {
     let workloads = [("A", "a", None), ("C", "c", None), ("C, outdated", "c", Some("outdated"))];
     let through = RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| workloads.map(|workload| (protocol, workload)));
     for (protocol, (title, workload, reads)) in through {
-        let at = |nodes| material.run(&experiments::rethinkdb(protocol, workload, nodes, reads)).and_then(cost);
-        let ratio = at(16).zip(at(2)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
+        let at = |nodes| material.run(&experiments::rethinkdb(protocol, workload, nodes, reads));
+        let ratio = at(16).zip(at(2)).and_then(|(large, small)| cost_ratio(large, small));
+        let ratio = ratio.filter(|ratio| *ratio > 1.0 + NOISE);
         sentences.extend(ratio.map(|ratio| {
             format!(
                 "YCSB {title} through the protocol {protocol}: an operation costs {ratio:.1} times the CPU time on 16 nodes that it does on 2, where RethinkDB's \
@@ -129,8 +130,9 @@ fn rethinkdb(material: &Material) -> Vec<String> {
 }
 
 fn map_reduce(material: &Material) -> Vec<String> {
-    let at = |nodes| material.run(&experiments::map_reduce(nodes)).and_then(cost);
-    let ratio = at(16).zip(at(1)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
+    let at = |nodes| material.run(&experiments::map_reduce(nodes));
+    let ratio = at(16).zip(at(1)).and_then(|(large, small)| cost_ratio(large, small));
+    let ratio = ratio.filter(|ratio| *ratio > 1.0 + NOISE);
     let sentence =
         |ratio| format!("The map-reduce query costs {ratio:.1} times the CPU time on 16 nodes that it does on one.");
     ratio.map(sentence).into_iter().collect()

@@ -39,7 +39,10 @@ pub(super) fn sentence<'a>(results: impl Iterator<Item = &'a CellResult>) -> Opt
         [] => None,
         [_] if all == 1 => Some(format!("Measured: {}.", parts[0])),
         [_] => Some(format!("Measured: all {}.", parts[0])),
-        _ => Some(format!("Measured: {}.", parts.join(", "))),
+        _ => Some(format!(
+            "Measured: {}. Between these, figures also differ by what was changed, and by how quick the machine was.",
+            parts.join(", ")
+        )),
     }
 }
 

@@ -125,8 +125,7 @@ pub(super) fn workloads(material: &Material) -> Vec<Block> {
         ),
         Block::text(
             "RethinkDB's nodes had a machine each, so its throughput grows with them. Tessera's share the two cores of one, so theirs can only \
-             fall; what is to be seen is how much dearer an operation becomes, and how much of that comes with the processes \
-             (the control of the size of the cluster, above). Lines of what was published join the only points that were told in numbers.",
+             fall; what is to be seen is how much dearer an operation becomes. Lines of what was published join the only points that were told in numbers.",
         ),
         Block::Table { head, rows },
     ];

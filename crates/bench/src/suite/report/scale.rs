@@ -2,12 +2,23 @@
 
 use super::Material;
 use super::document::Block;
-use super::shown::{REDIS, TESSERA, capital, client_count, control, cost, cost_shown, line, mean, per_cpu, whole};
+use super::shown::{
+    REDIS, TESSERA, capital, client_count, control, cost, cost_ratio, cost_shown, line, mean, per_cpu, whole,
+};
 use crate::report::RunResult;
 use crate::report::chart::Line;
 use crate::suite::experiments;
+use crate::suite::published::ScaleRow;
 use crate::suite::result::CellResult;
 use std::collections::BTreeSet;
+
+const CONTROL: &str = "More processes on the same two cores find less to do each time they wake, so an operation becomes dearer whatever the \
+    processes are. That part is measured by a control: under the same clients, right after Tessera, as many `redis-server` processes as \
+    there are nodes, each alone, with keys spread over them by hash modulo their number. They copy nothing, so only how their cost grows is to \
+    be compared, not what it is.";
+const NO_CONTROL: &str = "More processes on the same two cores find less to do each time they wake, so an operation becomes dearer whatever the \
+    processes are. How much that is was not measured in these cells: they have no control, which is as many `redis-server` processes as there \
+    are nodes under the same clients.";
 
 /// Whose figures are taken of a cell.
 pub(super) type Shown = fn(&CellResult) -> Option<&RunResult>;
@@ -19,11 +30,10 @@ fn sizes(material: &Material) -> BTreeSet<u16> {
 /// How often the CPU time of an operation on so many nodes is that on the fewest, on average over the numbers of clients of both.
 fn growth_to(material: &Material, case: &str, nodes: u16, shown: Shown) -> Option<f64> {
     let first = *sizes(material).first()?;
-    let at = |threads: &str, nodes| {
-        material.result(&experiments::scale(case, threads, nodes)).and_then(shown).and_then(cost)
-    };
+    let at = |threads: &str, nodes| material.result(&experiments::scale(case, threads, nodes)).and_then(shown);
     let rows = material.published.scale.iter().filter(|row| row.case == case && row.nodes == first);
-    let ratios: Vec<f64> = rows.filter_map(|row| Some(at(&row.threads, nodes)? / at(&row.threads, first)?)).collect();
+    let ratio = |threads: &str| cost_ratio(at(threads, nodes)?, at(threads, first)?);
+    let ratios: Vec<f64> = rows.filter_map(|row| ratio(&row.threads)).collect();
     mean(&ratios)
 }
 
@@ -34,20 +44,17 @@ pub(super) fn growth(material: &Material, case: &str, shown: Shown) -> Option<f6
 
 pub(super) fn blocks(material: &Material) -> Vec<Block> {
     let published = &material.published.scale;
+    let result = |row: &ScaleRow| material.result(&experiments::scale(&row.case, &row.threads, row.nodes));
+    let has_control = published.iter().any(|row| result(row).is_some_and(|result| control(result).is_some()));
     let mut blocks = vec![
         Block::text(
             "Processes of one machine cannot show that more machines do more. What they show is what an operation costs, in CPU time of \
              all nodes together: if that does not grow with the number of nodes, throughput grows with the machines.",
         ),
-        Block::text(
-            "More processes on the same two cores find less to do each time they wake, so an operation becomes dearer whatever the \
-             processes are. That part is measured by a control: under the same clients, right after Tessera, as many `redis-server` processes as \
-             there are nodes, each alone, with keys spread over them by hash modulo their number. They copy nothing, so only \
-             how their cost grows is to be compared, not what it is.",
-        ),
+        Block::text(if has_control { CONTROL } else { NO_CONTROL }),
         growth_figure(material),
     ];
-    let head = vec![
+    let mut head = vec![
         "case",
         "clients",
         "nodes",
@@ -55,19 +62,20 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
         "Tessera, ops/s",
         "Tessera, CPU µs per op",
         "Tessera, ops per CPU-s",
-        "as many redis-server, ops/s",
-        "as many redis-server, CPU µs per op",
     ];
+    if has_control {
+        head.extend(["as many redis-server, ops/s", "as many redis-server, CPU µs per op"]);
+    }
     let rows = published.iter().map(|row| {
         let mut cells = vec![row.case.clone(), row.threads.clone(), row.nodes.to_string(), whole(row.qps)];
-        let result = material.result(&experiments::scale(&row.case, &row.threads, row.nodes));
-        match result.and_then(CellResult::shown) {
+        match result(row).and_then(CellResult::shown) {
             Some(run) => cells.extend([whole(run.operations_per_second), cost_shown(run), per_cpu(run)]),
             None => cells.extend(["-"; 3].map(String::from)),
         }
-        match result.and_then(control) {
+        match result(row).and_then(control) {
             Some(run) => cells.extend([whole(run.operations_per_second), cost_shown(run)]),
-            None => cells.extend(["-"; 2].map(String::from)),
+            None if has_control => cells.extend(["-"; 2].map(String::from)),
+            None => {}
         }
         cells
     });
@@ -93,7 +101,11 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
         ));
         blocks.push(Block::lines(
             format!("scale-{case}-cost"),
-            format!("{}: CPU time of an operation by clients, Tessera and the control", capital(case)),
+            format!(
+                "{}: CPU time of an operation by clients{}",
+                capital(case),
+                if has_control { ", Tessera and the control" } else { "" }
+            ),
             ("clients", "CPU, µs per operation"),
             [lines("nodes", 1, &cost_of(CellResult::shown)), lines("redis-server", 4, &cost_of(control))].concat(),
         ));
@@ -109,7 +121,7 @@ fn growth_figure(material: &Material) -> Block {
     Block::lines(
         "scale-growth",
         "CPU time of an operation by nodes, as a share of that on the fewest",
-        ("nodes, or processes of redis-server", "% of that on the fewest"),
+        ("nodes", "% of that on the fewest"),
         vec![
             of("Tessera, reads", TESSERA, "read", CellResult::shown),
             of("Tessera, writes", 3, "write", CellResult::shown),

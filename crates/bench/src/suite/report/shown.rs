@@ -20,6 +20,13 @@ pub(super) fn cost(run: &RunResult) -> Option<f64> {
     run.operations_per_server_cpu_second.map(|rate| 1e6 / rate)
 }
 
+/// How many times the CPU time of an operation in another run it is in one; `None` of runs of different commits or days, whose
+/// difference may be theirs.
+pub(super) fn cost_ratio(one: &RunResult, other: &RunResult) -> Option<f64> {
+    let origin = |run: &RunResult| (run.host.tessera_commit.clone(), run.measured_on.clone());
+    (origin(one) == origin(other)).then(|| Some(cost(one)? / cost(other)?)).flatten()
+}
+
 pub(super) fn cost_shown(run: &RunResult) -> String {
     cost(run).map_or("-".into(), |micros| format!("{micros:.1}"))
 }

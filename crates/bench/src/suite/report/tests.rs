@@ -139,7 +139,27 @@ fn what_more_nodes_cost_is_told_beside_what_more_processes_cost() {
     assert!(markdown.contains(
         "| 2.00 × | CPU time of a read on seven nodes, as against five; as many redis-server processes: 1.20 × |"
     ));
-    assert!(markdown.contains("(figures/scale-growth.svg)"));
+    assert!(markdown.contains("(figures/scale-growth.svg)") && markdown.contains("That part is measured by a control"));
+}
+
+#[test]
+fn cells_of_different_commits_are_not_told_to_differ() {
+    let directory = tempfile::TempDir::new().unwrap();
+    // Many partitions cost twice what few do; both are of one commit, or not.
+    let told = |commit_of_many: &str| {
+        for cell in &Experiment::Partitions.cells(&Published::read()) {
+            let has_many = cell.table.partitions == 256;
+            let mut measured = run(cell, if has_many { 10_000 } else { 20_000 });
+            measured.host.tessera_commit = Some(if has_many { commit_of_many } else { "a" }.into());
+            let tessera = Measurement { runs: vec![measured], ..Measurement::default() };
+            CellResult { tessera, ..CellResult::new(cell.clone()) }.write(directory.path()).unwrap();
+        }
+        write(directory.path()).unwrap();
+        std::fs::read_to_string(directory.path().join("README.md"))
+            .unwrap()
+            .contains("256 partitions instead of 64: 0.50")
+    };
+    assert_eq!([told("a"), told("b")], [true, false]);
 }
 
 #[test]
@@ -158,7 +178,7 @@ fn results_say_of_which_commits_they_are() {
     write(directory.path()).unwrap();
     let markdown = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
     let told = format!(
-        "Measured: {} cells of a commit and a day that they do not name, 1 cell of commit `0123abcd` on 2026-11-27.",
+        "Measured: {} cells of a commit and a day that they do not name, 1 cell of commit `0123abcd` on 2026-11-27. ",
         cells.len() - 1
     );
     assert!(markdown.matches(&told).count() == 2, "of all, and of the experiment: {markdown}");
