@@ -60,6 +60,8 @@ bench: test-deps build ## Compare with redis-server (BENCHMARKS.md)
 peers: ## Install the servers that the suite measures beside Tessera
 	@scripts/system-packages $(PEER_PACKAGES)
 
+# Results name the commit that the program was built of.
+published: export TESSERA_COMMIT = $(shell git describe --always --dirty --abbrev=8 --exclude='*' 2>/dev/null)
 published: build peers ## Measure every published table and figure, at a small scale (docs/report/published)
 	target/release/tessera bench suite published --output docs/report/published
 

@@ -231,7 +231,7 @@ impl Cli {
                 print!("{}", report::table(&results));
                 Ok(())
             }
-            Command::Html { file, output } => std::fs::write(&output, report::html(&RunResult::read(&file)?)?)
+            Command::Html { file, output } => std::fs::write(&output, report::html(&RunResult::read(&file)?))
                 .with_context(|| output.display().to_string()),
             Command::NullServer { port, value_bytes } => Ok(null_server::run(port, value_bytes)?),
         }
@@ -398,7 +398,7 @@ impl RunArgs {
             std::fs::write(path, serde_json::to_vec_pretty(&result)?).with_context(|| path.display().to_string())?;
         }
         if let Some(path) = &self.html {
-            std::fs::write(path, report::html(&result)?).with_context(|| path.display().to_string())?;
+            std::fs::write(path, report::html(&result)).with_context(|| path.display().to_string())?;
         }
         if let Some(path) = &self.hdr_log {
             std::fs::write(path, measured.hdr_log()?).with_context(|| path.display().to_string())?;

@@ -115,6 +115,11 @@ impl Route {
         redis_cluster::Route::ask(server, tls, greeting).map(Self::RedisCluster)
     }
 
+    /// To servers of Redis that know nothing of each other: keys are spread by the hash of a slot modulo the number of servers.
+    pub fn over_redis_servers(servers: Vec<SocketAddr>) -> Self {
+        Self::RedisCluster(redis_cluster::Route::over(servers))
+    }
+
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Any(_) => Protocol::Redis,

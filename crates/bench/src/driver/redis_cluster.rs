@@ -19,6 +19,12 @@ pub struct Route {
 }
 
 impl Route {
+    /// To servers that are not asked: each has the slots whose number, modulo that of the servers, is its own.
+    pub(super) fn over(servers: Vec<SocketAddr>) -> Self {
+        let leads = (0..usize::from(REDIS_SLOTS)).map(|slot| slot % servers.len()).collect();
+        Self { nodes: servers, leads }
+    }
+
     /// Asks a node, after a greeting, until every slot has a leader or for some seconds.
     pub(super) fn ask(server: SocketAddr, tls: Option<&ClientTls>, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
         let mut unled = 0;
@@ -141,6 +147,18 @@ mod tests {
         assert_eq!(route.nodes.iter().map(SocketAddr::port).collect::<Vec<_>>(), [7001, 7002]);
         // The slots of these are 12,182 and 5,061.
         assert_eq!([route.node_of(b"foo"), route.node_of(b"bar")], [1, 0]);
+    }
+
+    #[test]
+    fn keys_are_spread_over_servers_by_hash() {
+        let servers: Vec<SocketAddr> = (1..=5).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+        let route = Route::over(servers);
+        // 12,182 and 5,061 modulo 5.
+        assert_eq!([route.node_of(b"foo"), route.node_of(b"bar")], [2, 1]);
+        assert_eq!(route.unled(), 0);
+        let mut counts = [0; 5];
+        (0..10_000).for_each(|key: u32| counts[route.node_of(format!("user{key}").as_bytes())] += 1);
+        assert!(counts.iter().all(|count| (1_800..2_200).contains(count)), "{counts:?}");
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! Results: as JSON, as a table in the published shape, as a page.
 
-pub(crate) mod page;
+pub(crate) mod chart;
+mod day;
+pub(crate) mod html;
+pub(crate) mod markup;
+pub(crate) mod number;
+mod page;
 mod ycsb;
 
 use crate::cpu::Cores;
@@ -77,6 +82,9 @@ pub struct RunResult {
     /// What else the machine did meanwhile, if that can be told.
     #[serde(default)]
     pub machine: Option<MachineLoad>,
+    /// The day, in universal time: 2026-11-27.
+    #[serde(default)]
+    pub measured_on: Option<String>,
 }
 
 /// The machine of a run.
@@ -87,6 +95,9 @@ pub struct Host {
     pub memory_bytes: u64,
     pub kernel: String,
     pub tessera_version: String,
+    /// That this program, which is Tessera too, was built of; `None` if who built it did not say.
+    #[serde(default)]
+    pub tessera_commit: Option<String>,
 }
 
 impl Host {
@@ -110,6 +121,7 @@ impl Host {
             memory_bytes: kilobytes * 1024,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
             tessera_version: env!("CARGO_PKG_VERSION").to_string(),
+            tessera_commit: option_env!("TESSERA_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_string),
         }
     }
 }
@@ -170,7 +182,15 @@ impl RunResult {
             writes,
             warnings,
             machine: measured.machine,
+            measured_on: Some(day::today()),
         }
+    }
+
+    /// What was measured, and when.
+    pub fn build(&self) -> String {
+        let commit = self.host.tessera_commit.as_deref().map_or(String::new(), |commit| format!(" of commit {commit}"));
+        let day = self.measured_on.as_deref().map_or(String::new(), |day| format!(", measured on {day}"));
+        format!("Tessera {}{commit}{day}", self.host.tessera_version)
     }
 
     /// Share of all operations that took longer than the limit of the run, 0 to 1.
@@ -194,38 +214,48 @@ impl RunResult {
     }
 }
 
+/// The columns of the published reports.
+const COLUMNS: [&str; 14] = [
+    "name",
+    "mix",
+    "record",
+    "clients",
+    "pipeline",
+    "ops/s",
+    "ops per server-CPU-s",
+    "read avg, ms",
+    "read P99, ms",
+    "read P999, ms",
+    "write avg, ms",
+    "write P99, ms",
+    "write P999, ms",
+    "over limit",
+];
+
+fn row(result: &RunResult) -> Vec<String> {
+    let settings = &result.settings;
+    let record = if settings.fields == 1 {
+        format!("{} B", settings.field_bytes)
+    } else {
+        format!("{} x {} B", settings.fields, settings.field_bytes)
+    };
+    let latency = |summary: &Summary| {
+        let shown = |value: f64| if summary.operations == 0 { "-".into() } else { format!("{value:.3}") };
+        [summary.mean_ms, summary.p99_ms, summary.p999_ms].map(shown)
+    };
+    let per_cpu = result.operations_per_server_cpu_second.map_or("-".into(), |value| format!("{value:.0}"));
+    let about = [settings.name.clone(), settings.mix.clone(), record];
+    let clients = [format!("{}*{}", settings.processes, settings.threads), settings.pipeline.to_string()];
+    let rates = [format!("{:.0}", result.operations_per_second), per_cpu];
+    let over = [format!("{:.3} %", result.share_over_limit() * 100.0)];
+    [&about[..], &clients, &rates, &latency(&result.reads), &latency(&result.writes), &over].concat()
+}
+
 /// Results as a Markdown table with the columns of the published reports.
 pub fn table(results: &[RunResult]) -> String {
-    let mut text = String::from(
-        "| name | mix | record | clients | pipeline | ops/s | ops per server-CPU-s | read avg, ms | read P99, ms | read P999, ms | write avg, ms \
-         | write P99, ms | write P999, ms | over limit |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
-    );
+    let mut text = format!("| {} |\n|{}\n", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()));
     for result in results {
-        let settings = &result.settings;
-        let record = if settings.fields == 1 {
-            format!("{} B", settings.field_bytes)
-        } else {
-            format!("{} x {} B", settings.fields, settings.field_bytes)
-        };
-        let latency =
-            |summary: &Summary, value: f64| if summary.operations == 0 { "-".into() } else { format!("{value:.3}") };
-        let per_cpu = result.operations_per_server_cpu_second.map_or("-".into(), |value| format!("{value:.0}"));
-        text += &format!(
-            "| {} | {} | {record} | {}*{} | {} | {:.0} | {per_cpu} | {} | {} | {} | {} | {} | {} | {:.3} % |\n",
-            settings.name,
-            settings.mix,
-            settings.processes,
-            settings.threads,
-            settings.pipeline,
-            result.operations_per_second,
-            latency(&result.reads, result.reads.mean_ms),
-            latency(&result.reads, result.reads.p99_ms),
-            latency(&result.reads, result.reads.p999_ms),
-            latency(&result.writes, result.writes.mean_ms),
-            latency(&result.writes, result.writes.p99_ms),
-            latency(&result.writes, result.writes.p999_ms),
-            result.share_over_limit() * 100.0,
-        );
+        text += &format!("| {} |\n", row(result).join(" | "));
     }
     text
 }

@@ -113,6 +113,12 @@ pub fn scale(case: &str, threads: &str, nodes: u16) -> Cell {
     plain(nodes, case, threads)
 }
 
+/// Whether a cell has the clusters and the table of [`scale`].
+pub fn is_scaled(cell: &Cell) -> bool {
+    let like = plain(cell.cluster.nodes, &cell.mix, "1*1");
+    (&cell.cluster, &cell.table, cell.protocol) == (&like.cluster, &like.table, like.protocol)
+}
+
 /// What a published setting of the rate limiter is here. Memtables are small, so that something is limited.
 fn limiter_settings(setting: &str) -> Vec<&'static str> {
     let mut settings = vec!["rocksdb.write_buffer_bytes=1048576"];

@@ -214,8 +214,7 @@ impl Runner {
             result.stall_seconds = shown["rocksdb"]["stall_micros"].as_f64().map(|micros| micros / 1e6);
             result.cache_hit_rate = shown["cache_hit_rate"].as_f64();
         }
-        // Read modes are Tessera's own.
-        for peer in peers.iter().filter(|_| cell.reads.is_none()) {
+        for peer in peers.iter().filter(|peer| peer.is_for(&cell)) {
             let plan = self.plan(&cell, peer.route()?, Vec::new())?;
             let measured = self.measure_server(&cell, &plan, &peer.pids(), stop);
             result.peers.insert(peer.name.clone(), measured.with_context(|| peer.name.clone())?);

@@ -3,9 +3,11 @@
 mod servers;
 
 use super::cell::Cell;
+use super::experiments;
 use crate::driver::{Protocol, Route};
 use crate::workload::RecordShape;
 use anyhow::{Context, bail};
+pub use servers::SPREAD;
 use servers::{Server, ServerSet};
 use std::fs::File;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -53,6 +55,8 @@ pub struct Peer {
     /// What it is, and how durable.
     pub name: String,
     at: PeerAddress,
+    /// Whether clients spread keys over its addresses.
+    is_spread: bool,
     processes: Option<Processes>,
 }
 
@@ -82,16 +86,20 @@ impl Peer {
                 peers.push(Self::start(set, data)?);
             }
         }
+        if has_control(cell) {
+            let set = servers::spread_redis(&cell.table.durability, cell.cluster.nodes);
+            peers.extend(set.map(|set| Self::start(set, data)).transpose()?);
+        }
         peers.extend(named.iter().filter(|at| takes(at.protocol, cell)).map(|at| {
             let name = format!("{} at {}, as it was set up", at.protocol, at.addresses.join(","));
-            Self { name, at: at.clone(), processes: None }
+            Self { name, at: at.clone(), is_spread: false, processes: None }
         }));
         Ok(peers)
     }
 
     /// Starts servers with their data in a directory.
     fn start(set: ServerSet, data: &Path) -> anyhow::Result<Self> {
-        let ServerSet { protocol, name, mut servers } = set;
+        let ServerSet { protocol, name, mut servers, is_spread } = set;
         let data = data.join(protocol.to_string());
         let place = |server: &Server| data.join(server.port.to_string());
         let mut processes = Processes { children: Vec::new(), data: data.clone() };
@@ -120,7 +128,7 @@ impl Peer {
         let primaries = servers.iter().filter(|server| !server.is_replica);
         let addresses = primaries.map(|server| format!("127.0.0.1:{}", server.port)).collect();
         let at = PeerAddress { protocol, addresses, table: String::new() };
-        Ok(Self { name, at, processes: Some(processes) })
+        Ok(Self { name, at, is_spread, processes: Some(processes) })
     }
 
     /// Where its requests go.
@@ -134,6 +142,7 @@ impl Peer {
         };
         let addresses = addresses.iter().map(resolve).collect::<anyhow::Result<Vec<_>>>()?;
         match protocol {
+            Protocol::Redis if self.is_spread => Ok(Route::over_redis_servers(addresses)),
             Protocol::Redis => Ok(Route::Any(addresses)),
             Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], None, &[]),
             Protocol::Memcached => Ok(Route::Memcached(addresses)),
@@ -141,6 +150,12 @@ impl Peer {
             Protocol::Rethinkdb => Ok(Route::to_rethinkdb_table(addresses, table, None)),
             Protocol::Pegasus => Route::to_pegasus_table(addresses[0], table),
         }
+    }
+
+    /// Whether the cell is measured on it. Of the cells that share a table, a control is for those that show what more nodes cost.
+    pub fn is_for(&self, cell: &Cell) -> bool {
+        // Read modes are Tessera's own.
+        cell.reads.is_none() && (!self.is_spread || is_of_one_kind(cell))
     }
 
     /// Its processes, if they are on this machine and the suite's.
@@ -152,7 +167,8 @@ impl Peer {
 /// How many servers the suite starts beside Tessera for a cell, if they are installed.
 pub fn count(cell: &Cell, named: &[PeerAddress]) -> usize {
     let others = usize::from(is_for_memcached(cell)) + usize::from(is_for_etcd(cell));
-    let started = if is_comparable(cell) { 1 + others } else { 0 };
+    let control = has_control(cell) && is_of_one_kind(cell);
+    let started = if is_comparable(cell) { 1 + others } else { usize::from(control) };
     let named = named.iter().filter(|at| takes(at.protocol, cell)).count();
     if cell.reads.is_some() || cell.table.expires { 0 } else { started + named }
 }
@@ -161,6 +177,22 @@ pub fn count(cell: &Cell, named: &[PeerAddress]) -> usize {
 fn is_comparable(cell: &Cell) -> bool {
     let is_alike = !matches!(cell.protocol, Protocol::Pegasus | Protocol::Rethinkdb);
     is_alike && cell.cluster.nodes <= MOST_NODES && cell.cluster.running.is_none()
+}
+
+/// Whether the cell's table is the one on which it is measured what more nodes cost. All nodes share a machine, so more processes cost
+/// something whatever they are: as many plain servers show how much.
+fn has_control(cell: &Cell) -> bool {
+    experiments::is_scaled(cell)
+}
+
+/// Whether all operations are reads, or all are writes.
+fn is_of_one_kind(cell: &Cell) -> bool {
+    matches!(cell.mix.as_str(), "read" | "write")
+}
+
+/// Whether a peer of that name is as many plain servers as there are nodes.
+pub fn is_control(name: &str) -> bool {
+    name.contains(SPREAD)
 }
 
 /// Whether the cell's records can be had over a protocol. What goes through ReQL here is compared with other servers of ReQL only.
@@ -191,15 +223,40 @@ impl Drop for Processes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::experiments::Experiment;
+    use crate::suite::published::Published;
+    use std::collections::BTreeSet;
 
+    /// One test, since both kinds have the same ports.
     #[test]
-    fn a_replicated_server_is_asked_at_its_primary() {
+    fn servers_of_redis_are_a_primary_with_replicas_or_have_a_part_each() {
         let data = tempfile::TempDir::new().unwrap();
         let peer = Peer::start(servers::redis("none", 2).expect("redis-server is installed"), data.path()).unwrap();
         assert!(peer.name.contains("two copies (asynchronous), volatile"), "{}", peer.name);
         assert_eq!((peer.pids().len(), peer.at.addresses.len()), (2, 1));
+        assert!(!is_control(&peer.name));
         drop(peer);
         assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0, "its data goes with it");
+
+        let peer = Peer::start(servers::spread_redis("none", 3).unwrap(), data.path()).unwrap();
+        assert!(is_control(&peer.name));
+        assert_eq!((peer.pids().len(), peer.at.addresses.len()), (3, 3));
+        let route = peer.route().unwrap();
+        assert_eq!(route.links(0).len(), 3, "each client has a connection to each server");
+        let mut encoder = route.encoder(RecordShape::whole(1, 10), 1);
+        let used: BTreeSet<usize> = (0..100).map(|record| encoder.link_of(record)).collect();
+        assert_eq!(used.len(), 3);
+    }
+
+    #[test]
+    fn the_cells_of_the_size_of_the_cluster_have_a_control() {
+        let published = Published::read();
+        for cell in Experiment::Scale.cells(&published) {
+            assert_eq!(count(&cell, &[]), 1, "{}", cell.id());
+        }
+        let mixed = published.versions.iter().map(experiments::version).find(|cell| cell.mix == "1:1").unwrap();
+        let limited = experiments::limiter("no limit");
+        assert_eq!([count(&mixed, &[]), count(&limited, &[])], [0, 0]);
     }
 
     #[test]

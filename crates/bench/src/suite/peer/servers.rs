@@ -13,12 +13,17 @@ const MEMCACHED_PORT: u16 = 9_978;
 const ETCD_PORT: u16 = 9_970;
 const ETCD_MEMBERS: u16 = 3;
 
+/// What the name of servers says that are as many as the nodes.
+pub const SPREAD: &str = "one copy over as many processes as nodes";
+
 /// Servers that work together, and do not run yet.
 pub(super) struct ServerSet {
     pub(super) protocol: Protocol,
     /// What they are, and how durable.
     pub(super) name: String,
     pub(super) servers: Vec<Server>,
+    /// Whether each has a part of the records, which clients find by the hash of a key.
+    pub(super) is_spread: bool,
 }
 
 /// A server that keeps what it has where it is started.
@@ -56,28 +61,53 @@ fn copies(count: u16) -> String {
     }
 }
 
-/// A primary and its replicas, which it does not wait for.
-pub(super) fn redis(durability: &str, count: u16) -> Option<ServerSet> {
-    let version = version("redis-server", "v=")?;
-    let (append_only, sync, durability) = match durability {
-        "none" => ("no", "no", "volatile"),
-        "soft" => ("yes", "everysec", "appendfsync everysec"),
-        _ => ("yes", "always", "appendfsync always"),
-    };
-    let server = |number: u16| {
+/// A server of Redis that keeps its data with a table's durability.
+struct Redis {
+    version: String,
+    append_only: &'static str,
+    sync: &'static str,
+    durability: &'static str,
+}
+
+impl Redis {
+    fn find(durability: &str) -> Option<Self> {
+        let version = version("redis-server", "v=")?;
+        let (append_only, sync, durability) = match durability {
+            "none" => ("no", "no", "volatile"),
+            "soft" => ("yes", "everysec", "appendfsync everysec"),
+            _ => ("yes", "always", "appendfsync always"),
+        };
+        Some(Self { version, append_only, sync, durability })
+    }
+
+    fn server(&self, number: u16, primary: Option<u16>) -> Server {
         let port = REDIS_PORT + number;
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--loglevel", "warning"]);
-        command.args(["--save", "", "--appendonly", append_only, "--appendfsync", sync]);
+        command.args(["--save", "", "--appendonly", self.append_only, "--appendfsync", self.sync]);
         command.args(["--repl-diskless-sync-delay", "0"]);
-        if number > 0 {
-            command.args(["--replicaof", "127.0.0.1", &REDIS_PORT.to_string()]);
+        if let Some(primary) = primary {
+            command.args(["--replicaof", "127.0.0.1", &primary.to_string()]);
         }
-        Server { command, port, is_replica: number > 0 }
-    };
+        Server { command, port, is_replica: primary.is_some() }
+    }
+}
+
+/// A primary and its replicas, which it does not wait for.
+pub(super) fn redis(durability: &str, count: u16) -> Option<ServerSet> {
+    let redis = Redis::find(durability)?;
     let order = if count > 1 { " (asynchronous)" } else { "" };
-    let name = format!("redis-server {version}, {}{order}, {durability}", copies(count));
-    Some(ServerSet { protocol: Protocol::Redis, name, servers: (0..count).map(server).collect() })
+    let name = format!("redis-server {}, {}{order}, {}", redis.version, copies(count), redis.durability);
+    let servers = (0..count).map(|number| redis.server(number, (number > 0).then_some(REDIS_PORT))).collect();
+    Some(ServerSet { protocol: Protocol::Redis, name, servers, is_spread: false })
+}
+
+/// Servers that know nothing of each other, over which clients spread keys.
+pub(super) fn spread_redis(durability: &str, count: u16) -> Option<ServerSet> {
+    let redis = Redis::find(durability)?;
+    let name = format!("redis-server {}, {SPREAD}, {}", redis.version, redis.durability);
+    let servers = (0..count).map(|number| redis.server(number, None)).collect();
+    Some(ServerSet { protocol: Protocol::Redis, name, servers, is_spread: true })
 }
 
 pub(super) fn memcached() -> Option<ServerSet> {
@@ -87,7 +117,7 @@ pub(super) fn memcached() -> Option<ServerSet> {
     command.args(["-l", "127.0.0.1", "-p", &MEMCACHED_PORT.to_string(), "-m", "4096", "-u", "nobody"]);
     let name = format!("memcached {version}, {}, volatile", copies(1));
     let server = Server { command, port: MEMCACHED_PORT, is_replica: false };
-    Some(ServerSet { protocol: Protocol::Memcached, name, servers: vec![server] })
+    Some(ServerSet { protocol: Protocol::Memcached, name, servers: vec![server], is_spread: false })
 }
 
 /// One member, or as many as tolerate the loss of one.
@@ -108,7 +138,7 @@ pub(super) fn etcd(count: u16) -> Option<ServerSet> {
         Server { command, port, is_replica: false }
     };
     let name = format!("etcd {version}, {}, fsync", copies(members));
-    Some(ServerSet { protocol: Protocol::Etcd, name, servers: (0..members).map(server).collect() })
+    Some(ServerSet { protocol: Protocol::Etcd, name, servers: (0..members).map(server).collect(), is_spread: false })
 }
 
 /// The version of a server that is installed, which follows `mark` where it tells.

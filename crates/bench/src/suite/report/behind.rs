@@ -1,9 +1,11 @@
 //! Where Tessera is behind a peer, or behind the published shape: found by rules, so that nobody has to want to tell.
 
 use super::Material;
-use super::shown::cost;
+use super::scale::growth;
+use super::shown::{control, cost_ratio, mean};
 use crate::report::RunResult;
 use crate::suite::experiments::{self, RETHINKDB_PROTOCOLS};
+use crate::suite::result::CellResult;
 use std::collections::BTreeMap;
 
 /// What is taken for the same.
@@ -11,10 +13,6 @@ const NOISE: f64 = 0.1;
 
 fn per_cpu(run: &RunResult) -> Option<f64> {
     run.operations_per_server_cpu_second
-}
-
-fn mean(ratios: &[f64]) -> Option<f64> {
-    (!ratios.is_empty()).then(|| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp())
 }
 
 /// A sentence for each place.
@@ -30,7 +28,8 @@ pub(super) fn places(material: &Material) -> Vec<String> {
     .concat()
 }
 
-fn peers(material: &Material) -> Vec<String> {
+/// By kind of peer: how many times Tessera's operations per CPU-second the peer does, in each cell where both were measured.
+pub(super) fn ratios_to_peers(material: &Material) -> BTreeMap<String, Vec<f64>> {
     // By program and number of copies, whatever its version and durability.
     let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for result in material.results.values() {
@@ -40,6 +39,10 @@ fn peers(material: &Material) -> Vec<String> {
             ratios.entry(kind_of(name)).or_default().extend(theirs.map(|theirs| theirs / ours));
         }
     }
+    ratios
+}
+
+fn peers(material: &Material) -> Vec<String> {
     let sentence = |(kind, ratios): (String, Vec<f64>)| {
         let ahead: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 1.0 + NOISE).collect();
         let (mean, most) = (mean(&ahead)?, ahead.iter().copied().fold(0.0, f64::max));
@@ -50,7 +53,7 @@ fn peers(material: &Material) -> Vec<String> {
             ratios.len()
         ))
     };
-    ratios.into_iter().filter_map(sentence).collect()
+    ratios_to_peers(material).into_iter().filter_map(sentence).collect()
 }
 
 /// What a peer is, of its name: `PROGRAM VERSION, COPIES, DURABILITY`.
@@ -81,11 +84,11 @@ fn limiter(material: &Material) -> Vec<String> {
 fn partitions(material: &Material) -> Vec<String> {
     let rows = &material.published.partitions;
     let (Some(few), Some(many)) = (rows.first(), rows.last()) else { return Vec::new() };
-    let rates = |count: u32| experiments::partitions(count).map(|cell| material.run(&cell).and_then(per_cpu));
+    let runs = |count: u32| experiments::partitions(count).map(|cell| material.run(&cell));
     let published = [many.w_qps / few.w_qps, many.r_qps / few.r_qps];
-    let ours = rates(many.partitions).into_iter().zip(rates(few.partitions));
-    let sentences = ["writes", "reads"].into_iter().zip(ours).zip(published).filter_map(|((what, (many_, few_)), theirs)| {
-        let ours = many_? / few_?;
+    let ours = runs(few.partitions).into_iter().zip(runs(many.partitions));
+    let sentences = ["writes", "reads"].into_iter().zip(ours).zip(published).filter_map(|((what, (few_, many_)), theirs)| {
+        let ours = cost_ratio(few_?, many_?)?;
         (ours < theirs * (1.0 - NOISE)).then(|| {
             format!(
                 "{} partitions instead of {}: {ours:.2} of the {what} per CPU-second, where Pegasus published {theirs:.2} of the \
@@ -98,19 +101,14 @@ fn partitions(material: &Material) -> Vec<String> {
 }
 
 fn scale(material: &Material) -> Vec<String> {
-    let rows = &material.published.scale;
-    let mut sentences = Vec::new();
-    for case in ["write", "read"] {
-        let of_nodes = |nodes: u16| rows.iter().filter(move |row| row.case == case && row.nodes == nodes);
-        let costs = of_nodes(7).filter_map(|row| {
-            let at = |nodes| material.run(&experiments::scale(case, &row.threads, nodes)).and_then(cost);
-            Some(at(7)? / at(5)?)
+    let sentence = |case| {
+        let ratio = growth(material, case, CellResult::shown).filter(|ratio| *ratio > 1.0 + NOISE)?;
+        let control = growth(material, case, control).map_or(String::new(), |control| {
+            format!(" Of as many redis-server processes under the same clients, it costs {control:.2} times.")
         });
-        if let Some(ratio) = mean(&costs.collect::<Vec<_>>()).filter(|ratio| *ratio > 1.0 + NOISE) {
-            sentences.push(format!("A {case} costs {ratio:.2} times the CPU time on 7 nodes that it does on 5."));
-        }
-    }
-    sentences
+        Some(format!("A {case} costs {ratio:.2} times the CPU time on 7 nodes that it does on 5.{control}"))
+    };
+    ["write", "read"].into_iter().filter_map(sentence).collect()
 }
 
 fn rethinkdb(material: &Material) -> Vec<String> {
@@ -118,8 +116,9 @@ fn rethinkdb(material: &Material) -> Vec<String> {
     let workloads = [("A", "a", None), ("C", "c", None), ("C, outdated", "c", Some("outdated"))];
     let through = RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| workloads.map(|workload| (protocol, workload)));
     for (protocol, (title, workload, reads)) in through {
-        let at = |nodes| material.run(&experiments::rethinkdb(protocol, workload, nodes, reads)).and_then(cost);
-        let ratio = at(16).zip(at(2)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
+        let at = |nodes| material.run(&experiments::rethinkdb(protocol, workload, nodes, reads));
+        let ratio = at(16).zip(at(2)).and_then(|(large, small)| cost_ratio(large, small));
+        let ratio = ratio.filter(|ratio| *ratio > 1.0 + NOISE);
         sentences.extend(ratio.map(|ratio| {
             format!(
                 "YCSB {title} through the protocol {protocol}: an operation costs {ratio:.1} times the CPU time on 16 nodes that it does on 2, where RethinkDB's \
@@ -131,8 +130,9 @@ fn rethinkdb(material: &Material) -> Vec<String> {
 }
 
 fn map_reduce(material: &Material) -> Vec<String> {
-    let at = |nodes| material.run(&experiments::map_reduce(nodes)).and_then(cost);
-    let ratio = at(16).zip(at(1)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
+    let at = |nodes| material.run(&experiments::map_reduce(nodes));
+    let ratio = at(16).zip(at(1)).and_then(|(large, small)| cost_ratio(large, small));
+    let ratio = ratio.filter(|ratio| *ratio > 1.0 + NOISE);
     let sentence =
         |ratio| format!("The map-reduce query costs {ratio:.1} times the CPU time on 16 nodes that it does on one.");
     ratio.map(sentence).into_iter().collect()

@@ -2,105 +2,197 @@
 
 use super::Material;
 use super::document::Block;
-use super::shown::{cost, cost_shown, line, or_dash, peers, per_cpu, projected, text, whole};
+use super::shown::{
+    ETCD, PUBLISHED, REDIS, TESSERA, bars, cost, cost_shown, exact, line, or_dash, peers, per_cpu, whole,
+};
 use crate::driver::Protocol;
 use crate::measure::Summary;
 use crate::report::RunResult;
+use crate::report::chart::Line;
+use crate::suite::cell::Cell;
 use crate::suite::experiments::{self, MAP_REDUCE_NODES, RETHINKDB_NODES, RETHINKDB_PROTOCOLS};
 use crate::suite::published::RethinkRow;
 
-pub(super) fn workloads(material: &Material) -> Vec<Block> {
-    let head = [
-        &["workload", "nodes", "published", "ops/s", "P95, ms", "P99, ms", "CPU us per operation", "ops per CPU-s"][..],
-        &["projected ops/s"],
-    ];
-    let workloads = [
-        ("A, hard durability", "A 50/50", "a", None),
-        ("C, reads single", "C read only, read_mode single", "c", None),
-        ("C, reads outdated", "C read only, read_mode outdated", "c", Some("outdated")),
-    ];
-    let (mut rows, mut costs, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    let through = RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| workloads.map(|workload| (protocol, workload)));
-    for (number, (protocol, (title, published, workload, reads))) in through.enumerate() {
-        let face = if protocol == Protocol::Rethinkdb { "ReQL" } else { "Redis' protocol" };
-        let title = format!("{title}, {face}");
-        let cell = |nodes| experiments::rethinkdb(protocol, workload, nodes, reads);
-        let (mut cost_points, mut published_points, mut projected_points) = (Vec::new(), Vec::new(), Vec::new());
-        for nodes in RETHINKDB_NODES {
-            let is_it = |row: &&RethinkRow| {
-                row.workload.starts_with(published) && row.nodes == nodes && row.metric == "throughput"
-            };
-            let theirs = material.published.rethinkdb.iter().find(is_it).map(|row| row.value);
-            published_points.extend(theirs.map(|rate| (f64::from(nodes), rate)));
-            let mut cells = vec![title.clone(), nodes.to_string(), or_dash(theirs)];
-            match material.run(&cell(nodes)) {
-                Some(run) => {
-                    let slower = |value: fn(&Summary) -> f64| value(&run.reads).max(value(&run.writes));
-                    cost_points.extend(cost(run).map(|cost| (f64::from(nodes), cost)));
-                    projected_points.extend(projected(run, nodes).map(|rate| (f64::from(nodes), rate)));
-                    cells.extend([
-                        whole(run.operations_per_second),
-                        format!("{:.1}", slower(|summary| summary.p95_ms)),
-                        format!("{:.1}", slower(|summary| summary.p99_ms)),
-                        cost_shown(run),
-                        per_cpu(run),
-                        or_dash(projected(run, nodes)),
-                    ]);
-                }
-                None => cells.extend(["-"; 6].map(String::from)),
-            }
-            rows.push(cells);
-            let result = material.result(&cell(nodes));
-            for (name, run) in result.into_iter().flat_map(peers) {
-                let slower = |value: fn(&Summary) -> f64| format!("{:.1}", value(&run.reads).max(value(&run.writes)));
-                rows.push(vec![
-                    name.to_string(),
-                    String::new(),
-                    String::new(),
-                    whole(run.operations_per_second),
-                    slower(|summary| summary.p95_ms),
-                    slower(|summary| summary.p99_ms),
-                    cost_shown(run),
-                    per_cpu(run),
-                    String::new(),
-                ]);
-            }
-        }
-        costs.push(line(&title, number + 1, cost_points));
-        // What was published is one line for each workload, whatever it is compared with.
-        if protocol == Protocol::Rethinkdb {
-            rates.push(line(format!("{title}: published"), 0, published_points));
-        }
-        rates.push(line(format!("{title}: projected"), number + 1, projected_points));
+/// A workload of YCSB.
+pub(super) struct Workload {
+    /// Of the file of a figure.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// How what was published of it begins.
+    published: &'static str,
+    mix: &'static str,
+    reads: Option<&'static str>,
+}
+
+pub(super) const WORKLOADS: [Workload; 3] = [
+    Workload { name: "a", title: "A, hard durability", published: "A 50/50", mix: "a", reads: None },
+    Workload { name: "c", title: "C, reads single", published: "C read only, read_mode single", mix: "c", reads: None },
+    Workload {
+        name: "c-outdated",
+        title: "C, reads outdated",
+        published: "C read only, read_mode outdated",
+        mix: "c",
+        reads: Some("outdated"),
+    },
+];
+
+impl Workload {
+    pub(super) fn cell(&self, protocol: Protocol, nodes: u16) -> Cell {
+        experiments::rethinkdb(protocol, self.mix, nodes, self.reads)
     }
-    vec![
-        text(
-            "YCSB A (half reads, half updates of a field) and C (reads), through ReQL on documents of ten fields of 100 bytes, and through \
-             Redis' protocol on hashes of the same; two replicas (one on one node), 64 connections to all nodes in turn. The published latencies are of 16 nodes: P95 26 ms for A with 2,048 connections, \
-             3 ms for C. The last column projects as above.",
-        ),
-        Block::Table { head: head.concat(), rows },
-        Block::Figure {
-            name: "rethinkdb-projected".into(),
-            title:
-                "Operations by nodes: RethinkDB's as published, Tessera's projected on servers of 20 cores, 60 % busy"
-                    .into(),
-            x: "nodes",
-            y: "operations/s",
-            lines: rates,
-        },
-        Block::Figure {
-            name: "rethinkdb-cost".into(),
-            title: "CPU time of an operation by nodes, Tessera".into(),
-            x: "nodes",
-            y: "microseconds",
-            lines: costs,
-        },
+
+    fn published(&self, material: &Material, nodes: u16, metric: &str) -> Option<f64> {
+        let is_it =
+            |row: &&RethinkRow| row.workload.starts_with(self.published) && row.nodes == nodes && row.metric == metric;
+        material.published.rethinkdb.iter().find(is_it).map(|row| row.value)
+    }
+
+    /// Throughput by nodes.
+    pub(super) fn published_points(&self, material: &Material) -> Vec<(f64, f64)> {
+        let point = |nodes| Some((f64::from(nodes), self.published(material, nodes, "throughput")?));
+        RETHINKDB_NODES.into_iter().filter_map(point).collect()
+    }
+
+    /// A figure of Tessera's by nodes.
+    fn points(
+        &self,
+        material: &Material,
+        protocol: Protocol,
+        value: impl Fn(&RunResult) -> Option<f64>,
+    ) -> Vec<(f64, f64)> {
+        let point = |nodes| Some((f64::from(nodes), value(material.run(&self.cell(protocol, nodes))?)?));
+        RETHINKDB_NODES.into_iter().filter_map(point).collect()
+    }
+}
+
+fn face(protocol: Protocol) -> &'static str {
+    if protocol == Protocol::Rethinkdb { "ReQL" } else { "Redis' protocol" }
+}
+
+/// Of reads or writes, whichever are slower.
+fn slower(run: &RunResult, value: fn(&Summary) -> f64) -> f64 {
+    value(&run.reads).max(value(&run.writes))
+}
+
+fn measured(run: &RunResult) -> [String; 5] {
+    [
+        whole(run.operations_per_second),
+        format!("{:.1}", slower(run, |summary| summary.p95_ms)),
+        format!("{:.1}", slower(run, |summary| summary.p99_ms)),
+        cost_shown(run),
+        per_cpu(run),
     ]
+}
+
+pub(super) fn workloads(material: &Material) -> Vec<Block> {
+    let head = vec![
+        "workload",
+        "nodes",
+        "who",
+        "throughput, ops/s",
+        "P95, ms",
+        "P99, ms",
+        "cost, CPU µs per op",
+        "ops, per CPU-s",
+    ];
+    let mut rows = Vec::new();
+    for workload in &WORKLOADS {
+        for nodes in RETHINKDB_NODES {
+            let begin = rows.len();
+            let mut row = |who: &str, cells: [String; 5]| {
+                let is_first = rows.len() == begin;
+                let about = if is_first { [workload.title.into(), nodes.to_string()] } else { Default::default() };
+                rows.push([&about[..], &[who.to_string()], &cells].concat());
+            };
+            if let Some(theirs) = workload.published(material, nodes, "throughput") {
+                let p95 = workload.published(material, nodes, "p95 latency").map_or("-".into(), exact);
+                row("RethinkDB, published", [whole(theirs), p95, "-".into(), "-".into(), "-".into()]);
+            }
+            for protocol in RETHINKDB_PROTOCOLS {
+                let Some(result) = material.result(&workload.cell(protocol, nodes)) else { continue };
+                if let Some(run) = result.shown() {
+                    row(&format!("Tessera, {}", face(protocol)), measured(run));
+                }
+                peers(result).for_each(|(name, run)| row(name, measured(run)));
+            }
+        }
+    }
+    let mut blocks = vec![
+        Block::text(
+            "YCSB A (half reads, half updates of a field) and C (reads), through ReQL on documents of ten fields of 100 bytes, and through \
+             Redis' protocol on hashes of the same; two copies (one on one node), 64 connections to all nodes in turn. The published latencies \
+             are of 16 nodes: P95 26 ms for A with 2,048 connections, 3 ms for C.",
+        ),
+        Block::text(
+            "RethinkDB's nodes had a machine each, so its throughput grows with them. Tessera's share the two cores of one, so theirs can only \
+             fall; what is to be seen is how much dearer an operation becomes. Lines of what was published join the only points that were told in numbers.",
+        ),
+        Block::Table { head, rows },
+    ];
+    blocks.extend(WORKLOADS.iter().map(|workload| throughput(material, workload)));
+    let lines = |value: fn(&RunResult) -> Option<f64>| -> Vec<Line> {
+        let through =
+            RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| WORKLOADS.iter().map(move |one| (protocol, one)));
+        let one = |(number, (protocol, workload)): (usize, (Protocol, &Workload))| {
+            let mode = workload.reads.map_or(String::new(), |mode| format!(" {mode}"));
+            let through = if protocol == Protocol::Rethinkdb { "ReQL" } else { "Redis" };
+            let label = format!("{}{mode}, {through}", workload.mix.to_uppercase());
+            line(label, number + 1, workload.points(material, protocol, value))
+        };
+        through.enumerate().map(one).collect()
+    };
+    blocks.push(Block::lines(
+        "rethinkdb-cost",
+        "Tessera: CPU time of an operation by nodes of one machine, through ReQL and Redis' protocol",
+        ("nodes", "CPU, µs per operation"),
+        lines(cost),
+    ));
+    blocks.push(Block::lines(
+        "rethinkdb-p95",
+        "Tessera: P95 by nodes of one machine, through ReQL and Redis' protocol",
+        ("nodes", "P95, ms"),
+        lines(|run| Some(slower(run, |summary| summary.p95_ms))),
+    ));
+    blocks
+}
+
+fn throughput(material: &Material, workload: &Workload) -> Block {
+    let rate = |run: &RunResult| Some(run.operations_per_second);
+    let of_peer = |program: &str| {
+        let point = |nodes| {
+            let result = material.result(&workload.cell(Protocol::Redis, nodes))?;
+            let (_, run) = peers(result).find(|(name, _)| name.starts_with(program))?;
+            Some((f64::from(nodes), run.operations_per_second))
+        };
+        RETHINKDB_NODES.into_iter().filter_map(point).collect::<Vec<_>>()
+    };
+    Block::lines(
+        format!("rethinkdb-{}", workload.name),
+        format!("YCSB {}: throughput by nodes, RethinkDB's on a machine each, all others on one", workload.title),
+        ("nodes", "operations/s"),
+        vec![
+            line("RethinkDB, published", PUBLISHED, workload.published_points(material)),
+            line("Tessera, ReQL", TESSERA, workload.points(material, Protocol::Rethinkdb, rate)),
+            line("Tessera, Redis' protocol", 3, workload.points(material, Protocol::Redis, rate)),
+            line("redis-server", REDIS, of_peer("redis-server")),
+            line("etcd", ETCD, of_peer("etcd")),
+        ],
+    )
 }
 
 /// How the published response time of the query is called.
 const QUERY: &str = "map(";
+
+/// The published response time of the query, seconds.
+pub(super) fn published_query(material: &Material, nodes: u16) -> Option<f64> {
+    let is_it = |row: &&RethinkRow| row.workload.starts_with(QUERY) && row.nodes == nodes;
+    material.published.rethinkdb.iter().find(is_it).map(|row| row.value)
+}
+
+/// CPU time of a document in the query, microseconds.
+pub(super) fn document_cost(run: &RunResult) -> Option<f64> {
+    cost(run).map(|micros| micros / run.settings.records as f64)
+}
 
 pub(super) fn map_reduce(material: &Material) -> Vec<Block> {
     let head = vec![
@@ -110,75 +202,72 @@ pub(super) fn map_reduce(material: &Material) -> Vec<Block> {
         "share of one node's",
         "response time, ms",
         "P99, ms",
-        "documents/s",
-        "CPU us per document",
-        "documents per CPU-s",
-        "projected share",
+        "documents, per s",
+        "cost, CPU µs per document",
+        "documents, per CPU-s",
     ];
-    let published = |nodes: u16| {
-        let is_it = |row: &&RethinkRow| row.workload.starts_with(QUERY) && row.nodes == nodes;
-        material.published.rethinkdb.iter().find(is_it).map(|row| row.value)
-    };
     let run = |nodes| material.run(&experiments::map_reduce(nodes));
-    let document_cost = |run: &RunResult| cost(run).map(|micros| micros / run.settings.records as f64);
-    let of_one_node = run(1).and_then(document_cost);
-    // If a document costs what it does here, and each node has a machine of its own.
-    let projected = |run: &RunResult, nodes: u16| Some(document_cost(run)? / of_one_node? / f64::from(nodes));
-    let share = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
     let measured = |run: &RunResult| {
         let documents = run.settings.records as f64;
         [
             format!("{:.1}", run.reads.mean_ms),
             format!("{:.1}", run.reads.p99_ms),
             whole(run.operations_per_second * documents),
-            share(document_cost(run)),
+            document_cost(run).map_or("-".into(), |micros| format!("{micros:.3}")),
             or_dash(run.operations_per_server_cpu_second.map(|rate| rate * documents)),
         ]
     };
-    let (mut rows, mut theirs, mut ours, mut costs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut costs) = (Vec::new(), Vec::new());
     for nodes in MAP_REDUCE_NODES {
-        let (x, seconds) = (f64::from(nodes), published(nodes));
-        let published_share = seconds.zip(published(1)).map(|(seconds, one)| seconds / one);
-        theirs.extend(published_share.map(|share| (x, 100.0 * share)));
+        let seconds = published_query(material, nodes);
+        let share = seconds.zip(published_query(material, 1)).map(|(seconds, one)| seconds / one);
         let shown = seconds.map_or("-".into(), |seconds| seconds.to_string());
-        let mut cells = vec!["Tessera".into(), nodes.to_string(), shown, share(published_share)];
+        let share = share.map_or("-".into(), |share| format!("{share:.3}"));
+        let mut cells = vec!["Tessera".into(), nodes.to_string(), shown, share];
         match run(nodes) {
             Some(run) => {
-                costs.extend(document_cost(run).map(|cost| (x, cost)));
-                ours.extend(projected(run, nodes).map(|share| (x, 100.0 * share)));
+                costs.extend(document_cost(run).map(|cost| (f64::from(nodes), cost)));
                 cells.extend(measured(run));
-                cells.push(share(projected(run, nodes)));
             }
-            None => cells.extend(["-"; 6].map(String::from)),
+            None => cells.extend(["-"; 5].map(String::from)),
         }
         rows.push(cells);
         for (name, run) in material.result(&experiments::map_reduce(nodes)).into_iter().flat_map(peers) {
             let blank = [name.to_string(), String::new(), String::new(), String::new()];
-            rows.push([&blank[..], &measured(run), &[String::new()]].concat());
+            rows.push([&blank[..], &measured(run)].concat());
         }
     }
+    let groups = || MAP_REDUCE_NODES.iter().map(ToString::to_string).collect();
+    let published = MAP_REDUCE_NODES.iter().map(|nodes| published_query(material, *nodes)).collect();
+    let ours = MAP_REDUCE_NODES.iter().map(|nodes| run(*nodes).map(|run| run.reads.mean_ms)).collect();
     vec![
-        text(
+        Block::text(
             "`table.map(r.row(\"field0\").split(\".\").count()).sum()`: how many sentences the first field of all documents has. One client \
              asks one query after the other, over documents of ten fields of 100 bytes with two copies. The published report does not say how many \
-             documents its table had, so its seconds can only be compared among themselves, as shares of the time on one node. All nodes share this \
-             machine, so the response time does not shrink with them here: the projected share follows from the CPU time of a document, if each \
-             node had a machine of its own. RethinkDB 2.4.4 did 143,000 documents per CPU-second on such a machine.",
+             documents its table had, so its seconds can only be compared among themselves. All nodes share this \
+             machine, so the response time does not shrink with them here. RethinkDB 2.4.4 did 143,000 documents per CPU-second on such a \
+             machine.",
         ),
         Block::Table { head, rows },
-        Block::Figure {
-            name: "map-reduce-share".into(),
-            title: "Response time of the query by nodes, as a share of one node's".into(),
-            x: "nodes",
-            y: "% of one node's",
-            lines: vec![line("published", 0, theirs), line("Tessera, projected", 1, ours)],
-        },
-        Block::Figure {
-            name: "map-reduce-cost".into(),
-            title: "CPU time of a document in the query by nodes, Tessera".into(),
-            x: "nodes",
-            y: "microseconds",
-            lines: vec![line("Tessera", 1, costs)],
-        },
+        Block::bars(
+            "map-reduce-published",
+            "Response time of the query by nodes, as published",
+            ("nodes, a machine each", "response time, s"),
+            groups(),
+            vec![bars("RethinkDB, published", PUBLISHED, published)],
+        ),
+        Block::bars(
+            "map-reduce-measured",
+            "Response time of the query by nodes, Tessera",
+            ("nodes of one machine", "response time, ms"),
+            groups(),
+            vec![bars("Tessera", TESSERA, ours)],
+        ),
+        Block::lines(
+            "map-reduce-cost",
+            "CPU time of a document in the query by nodes, Tessera",
+            ("nodes", "CPU, µs per document"),
+            vec![line("Tessera", TESSERA, costs)],
+        ),
     ]
 }

@@ -9,7 +9,7 @@ use crate::suite::cell::Loop;
 use crate::suite::result::CellResult;
 use std::collections::BTreeMap;
 
-const ABOUT: [&str; 8] = ["workload", "engine", "durability", "partitions", "replicas", "record", "clients", "who"];
+const ABOUT: [&str; 8] = ["workload", "engine", "durability", "partitions", "replicas", "record, B", "clients", "who"];
 
 pub(super) fn blocks(material: &Material) -> Vec<Block> {
     let mut by_cluster: BTreeMap<&str, Vec<&CellResult>> = BTreeMap::new();
@@ -34,7 +34,7 @@ fn of_cluster(url: &str, results: &[&CellResult]) -> Vec<Block> {
         Block::Heading(1, format!("The cluster at {url}")),
         Block::Text(format!(
             "{} nodes, as they were set up; what machines they are on is not known here. The load came from a machine with {} cores \
-             ({}), in runs of {:.0} seconds. Rates are in operations per second, latencies in microseconds. A workload that is \
+             ({}), in runs of {:.0} seconds. A workload that is \
              searched is the highest rate, of those tried, that kept 99.9 % of requests under 10 ms from when they were due; CPU time \
              was not measured. Every figure's settings and timeline are in `cells/`.",
             results[0].cell.cluster.nodes, host.cores, host.cpu, run.seconds
@@ -55,7 +55,7 @@ fn about(result: &CellResult) -> Vec<String> {
         table.durability.clone(),
         table.partitions.to_string(),
         table.replicas.to_string(),
-        format!("{} B", whole(table.record_bytes() as f64)),
+        whole(table.record_bytes() as f64),
         format!("{}*{}", cell.processes, cell.threads),
     ]
 }

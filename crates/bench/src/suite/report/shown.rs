@@ -1,37 +1,34 @@
 //! How figures are shown in tables and charts.
 
-use super::document::Block;
 use crate::measure::Summary;
 use crate::report::RunResult;
-use crate::report::page::{COLORS, Line};
+use crate::report::chart::{Bars, Line};
+pub(super) use crate::report::number::{exact, whole};
+use crate::suite::peer;
+use crate::suite::published::clients;
 use crate::suite::result::CellResult;
 
-/// Cores of the published servers, Pegasus' and RethinkDB's: two processors of ten each.
-const SERVER_CORES: f64 = 20.0;
-/// How busy they would be: as busy as nubase's were allowed to be.
-const PROJECTED_SHARE: f64 = 0.6;
-
-/// Operations per second of as many such servers with cores like this machine's, if an operation costs there what it costs here.
-pub(super) fn projected(run: &RunResult, nodes: u16) -> Option<f64> {
-    let cores = f64::from(nodes) * SERVER_CORES;
-    run.operations_per_server_cpu_second.map(|rate| rate * cores * PROJECTED_SHARE)
-}
+/// Colours that mean the same in all charts where they are not those of several sizes or settings.
+pub(super) const PUBLISHED: usize = 0;
+pub(super) const TESSERA: usize = 1;
+pub(super) const REDIS: usize = 2;
+pub(super) const MEMCACHED: usize = 3;
+pub(super) const ETCD: usize = 4;
 
 /// CPU time of an operation, microseconds.
 pub(super) fn cost(run: &RunResult) -> Option<f64> {
     run.operations_per_server_cpu_second.map(|rate| 1e6 / rate)
 }
 
-pub(super) fn cost_shown(run: &RunResult) -> String {
-    cost(run).map_or("-".into(), |micros| format!("{micros:.1}"))
+/// How many times the CPU time of an operation in another run it is in one; `None` of runs of different commits or days, whose
+/// difference may be theirs.
+pub(super) fn cost_ratio(one: &RunResult, other: &RunResult) -> Option<f64> {
+    let origin = |run: &RunResult| (run.host.tessera_commit.clone(), run.measured_on.clone());
+    (origin(one) == origin(other)).then(|| Some(cost(one)? / cost(other)?)).flatten()
 }
 
-/// Thousands apart, nothing behind the point.
-pub(super) fn whole(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
-    groups.join(",")
+pub(super) fn cost_shown(run: &RunResult) -> String {
+    cost(run).map_or("-".into(), |micros| format!("{micros:.1}"))
 }
 
 pub(super) fn or_dash(value: Option<f64>) -> String {
@@ -46,13 +43,9 @@ pub(super) fn per_cpu(run: &RunResult) -> String {
     or_dash(run.operations_per_server_cpu_second)
 }
 
-pub(super) fn text(words: &str) -> Block {
-    Block::Text(words.into())
-}
-
 /// Heads of [`figures`] of reads and writes.
 pub(super) const FIGURES: [&str; 8] =
-    ["R-QPS", "R-avg, us", "R-P99, us", "R-P999, us", "W-QPS", "W-avg, us", "W-P99, us", "W-P999, us"];
+    ["reads, per s", "avg, µs", "P99, µs", "P99.9, µs", "writes, per s", "avg, µs", "P99, µs", "P99.9, µs"];
 
 /// Rate and latencies of one kind of operation: per second, and in microseconds.
 pub(super) fn figures(summary: &Summary, seconds: f64) -> [Option<f64>; 4] {
@@ -61,12 +54,37 @@ pub(super) fn figures(summary: &Summary, seconds: f64) -> [Option<f64>; 4] {
     [rate, micros(summary.mean_ms), micros(summary.p99_ms), micros(summary.p999_ms)]
 }
 
-/// A line of published figures, or of ours.
 pub(super) fn line(label: impl Into<String>, color: usize, points: Vec<(f64, f64)>) -> Line {
-    Line { label: label.into(), color: COLORS[color % COLORS.len()], points }
+    Line { label: label.into(), color, points }
+}
+
+pub(super) fn bars(label: impl Into<String>, color: usize, values: Vec<Option<f64>>) -> Bars {
+    Bars { label: label.into(), color, values }
+}
+
+/// A word as it begins a title.
+pub(super) fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// How many clients `processes*threads` are.
+pub(super) fn client_count(threads: &str) -> f64 {
+    let (processes, threads) = clients(threads);
+    (processes * threads) as f64
 }
 
 /// What was measured of other servers.
 pub(super) fn peers(result: &CellResult) -> impl Iterator<Item = (&str, &RunResult)> {
     result.peers.iter().filter_map(|(name, measured)| Some((name.as_str(), measured.shown()?)))
+}
+
+/// What was measured of as many plain servers as there are nodes.
+pub(super) fn control(result: &CellResult) -> Option<&RunResult> {
+    peers(result).find(|(name, _)| peer::is_control(name)).map(|(_, run)| run)
+}
+
+/// The geometric mean, which that of inverses is the inverse of.
+pub(super) fn mean(ratios: &[f64]) -> Option<f64> {
+    (!ratios.is_empty()).then(|| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp())
 }
