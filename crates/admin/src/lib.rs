@@ -15,6 +15,7 @@ mod metrics;
 mod process;
 mod queries;
 mod query_sessions;
+mod requests;
 mod scrape;
 mod server;
 mod tables;
