@@ -53,6 +53,7 @@ verify: deps ## Check format, lints and documentation; changes nothing
 fix: deps ## Format the sources and write the generated documents
 	$(CARGO) fmt --all
 	$(CARGO) run --locked --release --quiet -- commands > docs/redis-commands.md
+	UPDATE_METRICS=1 $(CARGO) test --locked --release --quiet -p tessera --test node the_page_of_metrics
 
 bench: test-deps build ## Compare with redis-server (BENCHMARKS.md)
 	scripts/bench-goals

@@ -17,6 +17,7 @@ mod metrics;
 mod process;
 mod queries;
 mod query_sessions;
+mod requests;
 mod scrape;
 mod server;
 mod tables;

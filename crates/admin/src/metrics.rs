@@ -4,6 +4,7 @@ use crate::scrape::Scrape;
 use crate::server::ExtraMetrics;
 use tessera_consensus::LogStatus;
 use tessera_node::Node;
+use tessera_types::EngineKind;
 
 pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
     let mut scrape = Scrape::default();
@@ -50,15 +51,13 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
         let values: &[(&str, &str, f64)] = &[
             ("tessera_table_partitions", "Partitions of the table", f64::from(table.schema.partitions)),
             ("tessera_table_serving_partitions", "Partitions that serve", f64::from(table.serving_partitions)),
-            ("tessera_table_reads_total", "Records read", table.counts.reads as f64),
+            ("tessera_table_reads_total", "Requests that read", table.counts.reads as f64),
             ("tessera_table_writes_total", "Writes received", table.counts.writes as f64),
             ("tessera_table_read_units_total", "Capacity units read", table.counts.read_units as f64),
             ("tessera_table_write_units_total", "Capacity units written", table.counts.write_units as f64),
             ("tessera_table_records", "Records, an estimate on RocksDB", engine.records as f64),
             ("tessera_table_memory_bytes", "Memory of records or memtables", engine.memory_bytes as f64),
             ("tessera_table_disk_bytes", "Bytes of files", engine.disk_bytes as f64),
-            ("tessera_table_expired_total", "Expired records removed", engine.expired_removed as f64),
-            ("tessera_table_evicted_total", "Records evicted", engine.evicted as f64),
             (
                 "tessera_table_pending_compaction_bytes",
                 "Bytes that wait for compaction",
@@ -68,10 +67,16 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
         for (name, help, value) in values {
             scrape.set(name, help, &labels, *value);
         }
+        // RocksDB removes expired records when it compacts, and counts none.
+        if table.schema.engine == EngineKind::Memory {
+            let expired = engine.expired_removed as f64;
+            scrape.set("tessera_table_expired_total", "Expired records of memory tables removed", &labels, expired);
+            scrape.set("tessera_table_evicted_total", "Records evicted", &labels, engine.evicted as f64);
+        }
         if let Some(lag) = table.lag {
             scrape.set(
                 "tessera_replica_lag_seconds",
-                "Of the replica here that is furthest behind",
+                "How far the replica here is behind that is furthest behind",
                 &labels,
                 lag.as_secs_f64(),
             );
@@ -82,7 +87,7 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
             scrape.set("tessera_table_level_bytes", "Bytes of a level", &labels, level.size_bytes as f64);
             scrape.set(
                 "tessera_table_level_write_amplification",
-                "W-Amp of a level",
+                "Bytes written to a level for each byte that came to it",
                 &labels,
                 level.write_amplification,
             );
@@ -91,6 +96,7 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
     crate::cluster::measure(node, &mut scrape);
     crate::comparison::measure(node, &mut scrape);
     crate::transactions::measure(statistics.transactions, &mut scrape);
+    crate::requests::measure(node, &mut scrape);
     crate::process::measure(&mut scrape);
     extra(&mut scrape);
     scrape.text()

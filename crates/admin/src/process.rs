@@ -1,6 +1,7 @@
 //! What Prometheus asks of any process: its CPU time, memory, files and start, under the names that its own clients use.
 
 use crate::scrape::Scrape;
+use rustix::process::{Resource, getrlimit};
 use std::fs;
 
 pub(crate) fn measure(scrape: &mut Scrape) {
@@ -15,6 +16,10 @@ pub(crate) fn measure(scrape: &mut Scrape) {
         ("process_open_fds", "Files, sockets and the like that are open", values.open_files),
     ] {
         scrape.set(name, help, &[], value);
+    }
+    // Absent if there is no limit.
+    if let Some(limit) = getrlimit(Resource::Nofile).current {
+        scrape.set("process_max_fds", "How many files, sockets and the like may be open", &[], limit as f64);
     }
 }
 

@@ -152,25 +152,37 @@ impl Connection {
         self.server.requests.fetch_add(1, Ordering::Relaxed);
         match decode_request(&self.server, &frame, received).ok_or_else(unreadable)? {
             DecodedRequest::Data(call) if !self.access.includes(&call.table.name()) => {
+                let began = self.output.len();
                 write_error(&mut self.output, &call.call, "ERR_ACL_DENY");
+                call.note_answered(&self.server, &self.output[began..]);
             }
             DecodedRequest::Meta(call) if !self.access.is_everything() && call.name() != meta::WHERE => {
+                let began = self.output.len();
                 write_error(&mut self.output, &call, "ERR_ACL_DENY");
+                forward::note_tableless(&self.server, &frame, received, &self.output[began..]);
             }
             // A table that nobody here has heard of is not one that the settings name.
             DecodedRequest::NoTable(_, refusal) if !self.access.is_everything() => {
-                self.output.extend_from_slice(&refusal)
+                forward::note_tableless(&self.server, &frame, received, &refusal);
+                self.output.extend_from_slice(&refusal);
             }
             DecodedRequest::Data(call) => self.carry_out(call, writes),
             DecodedRequest::Meta(call) => {
                 let server = self.server.clone();
-                self.reply_later(async move { meta::answer(&server, &call, &frame).await });
+                self.reply_later(async move {
+                    let reply = meta::answer(&server, &call, &frame).await;
+                    forward::note_tableless(&server, &frame, received, &reply);
+                    reply
+                });
             }
             DecodedRequest::NoTable(table, refusal) => {
                 let server = self.server.clone();
                 self.reply_later(async move { forward::after_news(&server, table, &frame, refusal).await });
             }
-            DecodedRequest::Refused(reply) => self.output.extend_from_slice(&reply),
+            DecodedRequest::Refused(reply) => {
+                forward::note_tableless(&self.server, &frame, received, &reply);
+                self.output.extend_from_slice(&reply);
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Carrying out a request for data on the node that leads its partition.
 
-use crate::calls::{self, Origin, Read, Request, Response};
+use crate::calls::{self, Origin, Read, Request, Response, Tally};
 use crate::frame::{Call, Frame, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
@@ -25,6 +25,8 @@ pub(crate) struct DataCall {
     pub(crate) table: Arc<Table>,
     pub(crate) partition: u32,
     received: Instant,
+    /// `None` if another node has asked, or if whoever has the request carried out counts it.
+    pub(crate) tally: Option<Tally>,
     /// `None` for a table that admits everything.
     admissions: Option<Arc<Admissions>>,
 }
@@ -55,7 +57,8 @@ pub(crate) fn decode_request(server: &PegasusServer, frame: &Frame, received: In
     Some(match understood {
         Ok((request, table, partition)) => {
             let (frame, admissions) = (frame.clone(), table.admissions());
-            let call = DataCall { frame, call, request, table, partition, received, admissions };
+            let tally = Some(Tally::of(&request, received));
+            let call = DataCall { frame, call, request, table, partition, received, tally, admissions };
             DecodedRequest::Data(Box::new(call))
         }
         Err(failure) => {
@@ -128,8 +131,16 @@ impl DataCall {
         let began = out.len();
         let records = outcome.as_ref().map_or(0, Response::scanned);
         self.write_reply(server, outcome, out);
+        self.note_answered(server, &out[began..]);
         if !matches!(self.request, Request::Write(_)) {
             self.note_read(out.len() - began, records);
+        }
+    }
+
+    /// Counts the request, which is answered with this.
+    pub(crate) fn note_answered(&self, server: &PegasusServer, reply: &[u8]) {
+        if let Some(tally) = self.tally {
+            tally.note(&server.meter, Some(&self.table), reply);
         }
     }
 

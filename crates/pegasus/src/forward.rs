@@ -1,9 +1,9 @@
 //! Requests for partitions that other nodes lead. A client may ask any node; the store's [router](tessera_store::Route) takes the
 //! request to the leader as it is, and its reply comes back as it is.
 
-use crate::calls::Request;
+use crate::calls::{Request, Tally};
 use crate::execute::{DataCall, DecodedRequest, Sent, decode_request};
-use crate::frame::{self, Frame, Taken, write_error};
+use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::outbox::{Content, Outbox};
 use crate::server::{PegasusServer, SERVICE};
 use crate::status::Failure;
@@ -53,7 +53,11 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> En
     let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else {
         return Envelope::default();
     };
-    let outcome = match decode_request(server, &frame, Instant::now()) {
+    let mut decoded = decode_request(server, &frame, Instant::now());
+    if let Some(DecodedRequest::Data(call)) = &mut decoded {
+        call.tally = None;
+    }
+    let outcome = match decoded {
         Some(DecodedRequest::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
             match call.admission() {
                 Admitted::Now => carry_out_here(server, &call).await,
@@ -76,12 +80,22 @@ pub(crate) async fn after_news(
     frame: &Frame,
     refusal: Vec<u8>,
 ) -> Vec<u8> {
+    let received = Instant::now();
     server.store.find_table(|store| store.table_numbered(table)).await;
-    match decode_request(server, frame, Instant::now()) {
-        Some(DecodedRequest::Data(call)) => reach(server, call).await,
+    let reply = match decode_request(server, frame, received) {
+        Some(DecodedRequest::Data(call)) => return reach(server, call).await,
         Some(DecodedRequest::Refused(reply)) => reply,
         _ => refusal,
-    }
+    };
+    note_tableless(server, frame, received, &reply);
+    reply
+}
+
+/// Counts a request that is answered with this, and is for no table.
+pub(crate) fn note_tableless(server: &PegasusServer, frame: &Frame, received: Instant, reply: &[u8]) {
+    let call = read_call(frame);
+    let name = call.as_ref().map_or("", |(call, _)| call.name());
+    Tally::of_call(name, received).note(&server.meter, None, reply);
 }
 
 async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> PartOutcome {
@@ -126,6 +140,7 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
             tokio::time::sleep(after).await;
             let mut out = Vec::new();
             call.write_reply(server, Err(error.into()), &mut out);
+            call.note_answered(server, &out);
             out
         }
         Admitted::After(pause) => {
@@ -135,14 +150,25 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
         // The client has stopped waiting by then.
         Admitted::Dropped(_) => {
             tokio::time::sleep(call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE)).await;
-            refusal(&call, "ERR_TIMEOUT")
+            let out = refusal(&call, "ERR_TIMEOUT");
+            call.note_answered(server, &out);
+            out
         }
         Admitted::Now => reach(server, call).await,
     }
 }
 
-/// Has a request carried out by whoever leads its partition, and returns the reply.
-pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
+/// Has a request carried out by whoever leads its partition, counts it here, and returns the reply.
+pub(crate) async fn reach(server: &Arc<PegasusServer>, mut call: Box<DataCall>) -> Vec<u8> {
+    let (tally, table) = (call.tally.take(), call.table.clone());
+    let reply = reach_leader(server, call).await;
+    if let Some(tally) = tally {
+        tally.note(&server.meter, Some(&table), &reply);
+    }
+    reply
+}
+
+async fn reach_leader(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
     let began = Instant::now();
     let until = began + call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE);
     let is_write = matches!(call.request, Request::Write(_));
@@ -156,7 +182,10 @@ pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> V
         // It was split, which may make this another partition's business. Then clients ask again where things are.
         let part = &mut parts[0];
         match decode_request(server, &part.work.frame, began) {
-            Some(DecodedRequest::Data(again)) => (part.partition, part.work) = (again.partition, again),
+            Some(DecodedRequest::Data(mut again)) => {
+                again.tally = None;
+                (part.partition, part.work) = (again.partition, again);
+            }
             Some(DecodedRequest::Refused(reply)) => return reply,
             _ => return refusal(&part.work, "ERR_OBJECT_NOT_FOUND"),
         }

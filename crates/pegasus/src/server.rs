@@ -1,7 +1,7 @@
 //! What all connections of the face share.
 
 use crate::access::Openings;
-use crate::calls::Scanners;
+use crate::calls::{COUNTED, Scanners};
 use crate::hot_key_searches::Searches;
 use crate::wire::Shared;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tessera_face::ClientMemory;
-use tessera_store::Store;
+use tessera_store::{FaceMeter, Store};
 
 /// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
 pub(crate) const SERVICE: u8 = 6;
@@ -42,6 +42,8 @@ pub struct PegasusServer {
     pub(crate) scanners: Scanners,
     pub(crate) hot_keys: Searches,
     pub(crate) requests: AtomicU64,
+    /// What clients ask.
+    pub(crate) meter: Arc<FaceMeter>,
     pub(crate) forwarded: AtomicU64,
     pub(crate) connections: AtomicUsize,
 }
@@ -49,6 +51,7 @@ pub struct PegasusServer {
 impl PegasusServer {
     pub(crate) fn new(store: Store, config: PegasusConfig) -> Self {
         Self {
+            meter: store.meter_face("pegasus", COUNTED),
             store,
             address: config.address.as_str().into(),
             config,

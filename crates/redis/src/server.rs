@@ -1,14 +1,16 @@
 //! What all connections of the face share.
 
 use crate::clients::Clients;
+use crate::commands::{counted_commands, find, place_of};
 use crate::kept_watches::KeptWatches;
 use crate::slow_log::SlowLog;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tessera_access::Authenticator;
 use tessera_face::{ClientMemory, Handshakes, Tls};
-use tessera_store::Store;
+use tessera_store::{FaceMeter, Store};
 
 /// TLS handshakes at one time, and how long one may take.
 const HANDSHAKES: usize = 256;
@@ -52,8 +54,12 @@ pub struct RedisServer {
     pub(crate) commands: AtomicU64,
     /// Requests sent to other nodes; each may hold several commands.
     pub(crate) forwarded: AtomicU64,
-    pub(crate) read_hits: AtomicU64,
-    pub(crate) read_misses: AtomicU64,
+    /// What clients ask.
+    pub(crate) meter: Arc<FaceMeter>,
+    /// The place of GET among what it counts.
+    pub(crate) get: usize,
+    /// Keys that commands had found, and had not found, when INFO was told to count anew.
+    pub(crate) lookups_before: Mutex<(u64, u64)>,
     /// What connections to other nodes watch here.
     pub(crate) kept_watches: KeptWatches,
     pub(crate) max_clients: AtomicUsize,
@@ -66,17 +72,18 @@ impl RedisServer {
         Self {
             slow_log: SlowLog::new(config.slow_log_micros, config.slow_log_entries),
             max_clients: AtomicUsize::new(config.max_clients),
-            store,
             config,
             clients: Clients::default(),
             handshakes: Handshakes::new(HANDSHAKES, HANDSHAKE),
             started: Instant::now(),
             commands: AtomicU64::new(0),
             forwarded: AtomicU64::new(0),
-            read_hits: AtomicU64::new(0),
-            read_misses: AtomicU64::new(0),
+            meter: store.meter_face("redis", counted_commands()),
+            get: place_of(find(b"get")),
+            lookups_before: Mutex::default(),
             kept_watches: KeptWatches::default(),
             tls,
+            store,
         }
     }
 
@@ -89,6 +96,12 @@ impl RedisServer {
     /// Requests sent to other nodes so far; each may hold several commands.
     pub fn forwarded_count(&self) -> u64 {
         self.forwarded.load(Ordering::Relaxed)
+    }
+
+    /// How many keys commands have found, and how many they have not, since INFO was told to count anew.
+    pub(crate) fn lookups(&self) -> (u64, u64) {
+        let ((hits, misses), before) = (self.meter.lookups(), *self.lookups_before.lock());
+        (hits.saturating_sub(before.0), misses.saturating_sub(before.1))
     }
 
     /// Commands carried out so far.

@@ -11,6 +11,7 @@ use crate::point::{self, Asked};
 use crate::queries::{Ending, Open, Queries, Running, Work, batch, batch_or_nothing, run, something_new};
 use crate::respond::{self, Reply};
 use crate::shared::Shared;
+use crate::tally::Tally;
 use crate::turn::Turn;
 use std::io;
 use std::net::SocketAddr;
@@ -213,7 +214,7 @@ impl Connection {
     }
 
     async fn take(&mut self, token: i64, text: Vec<u8>, kept: Kept) {
-        let is_short = text.len() <= SHORT_BYTES;
+        let (is_short, received) = (text.len() <= SHORT_BYTES, Instant::now());
         let understood = if is_short {
             understand(text)
         } else {
@@ -224,7 +225,7 @@ impl Connection {
         };
         match understood {
             Err(refusal) => self.answer(token, refusal).await,
-            Ok(Request::Start(query)) => self.start(token, *query, is_short, kept).await,
+            Ok(Request::Start(query)) => self.start((token, received), *query, is_short, kept).await,
             Ok(Request::Continue) => self.go_on(token).await,
             Ok(Request::Stop) => self.stop(token).await,
             Ok(Request::NoreplyWait) => {
@@ -266,7 +267,7 @@ impl Connection {
         Running(self.queries.clone(), self.count)
     }
 
-    async fn start(&mut self, token: i64, query: Query, is_short: bool, kept: Kept) {
+    async fn start(&mut self, (token, received): (i64, Instant), query: Query, is_short: bool, kept: Kept) {
         let is_noreply = query.flag("noreply");
         if self.manner == Manner::Each && is_noreply {
             return self
@@ -277,7 +278,7 @@ impl Connection {
         if !is_open {
             self.shared.counts.queries.fetch_add(1, Ordering::Relaxed);
             if self.shared.refusal().is_none()
-                && let Some(reply) = point::answer(&self.shared, &self.asker, &query)
+                && let Some(reply) = point::answer(&self.shared, &self.asker, &query, received)
             {
                 drop(kept);
                 let is_long = reply.text.len() > SHORT_BYTES;
@@ -289,6 +290,7 @@ impl Connection {
                 return;
             }
         }
+        let tally = Tally::of(&self.shared, &query, received);
         let running = self.begin().await;
         let turn = self.shared.turns.turn();
         let number = self.shared.clients.next_query();
@@ -297,6 +299,7 @@ impl Connection {
             None => self.queries.enter(token, number, &query, &turn),
         };
         if let Err(refusal) = entered {
+            tally.note(&self.shared, &refusal);
             // Whoever waits for no answer would take it for that of another query.
             return match is_noreply {
                 true => self.shared.counts.note(&refusal),
@@ -307,7 +310,7 @@ impl Connection {
         let asked = if is_short { Asked::of(&self.shared, &self.asker, &query) } else { None };
         let (asker, held) = (self.asker.clone(), self.held.clone());
         let work = move || run(&shared, asker, held, &queries, token, query);
-        let task = self.spawn((token, turn), running, kept, !is_noreply, asked, work);
+        let task = self.spawn((token, turn, Some(tally)), running, kept, !is_noreply, asked, work);
         self.wait_for_turn(task).await;
     }
 
@@ -335,15 +338,17 @@ impl Connection {
         };
         let running = self.begin().await;
         let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
-        let task =
-            self.spawn((token, turn), running, kept, true, None, move || batch(&shared, &queries, token, rows, false));
+        let task = self.spawn((token, turn, None), running, kept, true, None, move || {
+            batch(&shared, &queries, token, rows, false)
+        });
         self.wait_for_turn(task).await;
     }
 
-    /// Has a partition answer what it is `asked`; otherwise, and if it does not, runs work on a thread for queries. Sends the answer.
+    /// Has a partition answer what it is `asked`; otherwise, and if it does not, runs work on a thread for queries. Sends the answer. A
+    /// query that is new has a `tally`, and is counted.
     fn spawn(
         &self,
-        (token, turn): (i64, Arc<Turn>),
+        (token, turn, tally): (i64, Arc<Turn>, Option<Tally>),
         running: Running,
         mut kept: Kept,
         is_answered: bool,
@@ -398,6 +403,9 @@ impl Connection {
                 }
             };
             shared.counts.note(&reply);
+            if let Some(tally) = tally {
+                tally.note(&shared, &reply);
+            }
             if is_answered {
                 kept.change(reply.text.capacity());
                 let _ = answers.send(Outgoing { token, text: reply.text, _kept: kept }).await;

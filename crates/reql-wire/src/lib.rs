@@ -47,6 +47,7 @@ mod shared;
 mod site;
 mod source;
 mod tables;
+mod tally;
 mod together;
 mod transact;
 mod turn;

@@ -9,12 +9,13 @@ use crate::respond::{self, ATOM, Reply, Values};
 use crate::route::{Place, reach};
 use crate::shared::Shared;
 use crate::tables::{decoded, failed, key_of, mode};
+use crate::tally::{note_lookup, note_query};
 use crate::until::Until;
 use crate::work::{self, Work, WriteWork};
 use crate::write::{encoded, refused, work_of};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tessera_document::{EncodedValue, Value};
 use tessera_engine::from_caches;
 use tessera_reql::{Change, Durability, Env, Error, Failure, Query, Requester as _, Stage, Written};
@@ -28,8 +29,8 @@ const WRITE_TRIES: usize = 20;
 /// How long the functions of indexes may take here; those that take longer are left to a thread for queries.
 const BRIEF: Duration = Duration::from_millis(1);
 
-/// The answer to a query, if it is one for a document that is here.
-pub(crate) fn answer(shared: &Arc<Shared>, asker: &Asker, query: &Query) -> Option<Reply> {
+/// The answer to a query, if it is one for a document that is here. It is counted then.
+pub(crate) fn answer(shared: &Arc<Shared>, asker: &Asker, query: &Query, received: Instant) -> Option<Reply> {
     let point = query.point()?;
     let table = table_of(shared, asker, Right::Read, point.database, point.table)?;
     let key = key_of(&point.key).ok()?;
@@ -38,7 +39,10 @@ pub(crate) fn answer(shared: &Arc<Shared>, asker: &Asker, query: &Query) -> Opti
         return None;
     }
     let found = find(shared, &table, reads, &key)?;
-    respond::document(found.as_deref().map(EncodedValue::trusted))
+    let reply = respond::document(found.as_deref().map(EncodedValue::trusted))?;
+    note_lookup(shared, found.is_some());
+    note_query(shared, Some(&table), received);
+    Some(reply)
 }
 
 /// A table in which whoever asks has a right.
@@ -144,6 +148,7 @@ impl Asked {
             Job::Read(reads) => {
                 return match read(reads).await.map(|mut replies| replies.pop()) {
                     Ok(Some(work::Reply::Document(found))) => {
+                        note_lookup(shared, found.is_some());
                         respond::document(found.as_deref().map(EncodedValue::trusted))
                     }
                     Ok(_) => None,

@@ -18,7 +18,7 @@ use tessera_face::{ClientMemory, Handshakes, Tls};
 use tessera_fetch::{Fetcher, Reach};
 use tessera_javascript::Workers;
 use tessera_reql::{ErrorKind, Failure, Stage};
-use tessera_store::Store;
+use tessera_store::{FaceMeter, Store};
 use tessera_types::RequestError;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -28,6 +28,9 @@ const NEWS: Duration = Duration::from_secs(10);
 const NEWS_PAUSE: Duration = Duration::from_millis(5);
 /// Clients at one time that have not said yet who they are.
 const HANDSHAKES: usize = 1024;
+
+/// The place of queries among what is counted: they are the one command of the face.
+pub(crate) const QUERY: usize = 0;
 
 /// Settings of the face.
 #[derive(Clone, Debug)]
@@ -72,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// The connections, to tell what they have under way.
     pub(crate) clients: Clients,
+    /// What clients ask.
+    pub(crate) face_meter: Arc<FaceMeter>,
     /// How many documents were read and written here.
     pub(crate) meter: DocumentMeter,
     /// Which indexes partitions keep.
@@ -119,6 +124,7 @@ impl Shared {
             // A query waits for its request, and others must go on.
             fetcher: Fetcher::new(config.http, (config.query_threads / 2).max(1), is_node),
             logins: Logins::new(config.authenticator.clone()),
+            face_meter: store.meter_face("reql", [("query", true)]),
             store,
             config,
             runtime,

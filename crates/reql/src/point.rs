@@ -170,6 +170,21 @@ impl Query {
         Some(Point { database, table, key: key_of(key)?, reads: reads.unwrap_or(ReadMode::Single) })
     }
 
+    /// The names of the database and of the table that the query begins with, if it does with one.
+    pub fn first_table(&self) -> Option<(&str, &str)> {
+        let default = self.options().iter().find(|(name, _)| &**name == "db");
+        let default = default.and_then(|(_, option)| database(option)).unwrap_or("test");
+        let mut term = self.term();
+        loop {
+            if let Some(Named { database, table, .. }) = table_of(term, default) {
+                return Some((database, table));
+            }
+            let Json::Array(items) = term else { return None };
+            let [Json::Number(_), Json::Array(args), ..] = &items[..] else { return None };
+            term = args.first()?;
+        }
+    }
+
     /// What the query writes, if it writes one document by its key, with plain values. Others, and those that do it in an unusual way,
     /// are evaluated.
     pub fn point_write(&self) -> Option<PointWrite<'_>> {
@@ -258,6 +273,21 @@ mod tests {
             r#"[1,[170,[[16,[[15,["t"]],1]],"a"]]]"#,
         ] {
             assert_eq!(seen(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_query_begins_with_a_table_whatever_is_done_with_it() {
+        let first = |text: &str| {
+            let Ok(Request::Start(query)) = Request::read(text) else { panic!("{text} is a query") };
+            query.first_table().map(|(database, table)| format!("{database}.{table}"))
+        };
+        assert_eq!(first(r#"[1,[15,["t"]]]"#).as_deref(), Some("test.t"));
+        assert_eq!(first(r#"[1,[43,[[71,[[15,["t"]],10]]]],{"db":[14,["d"]]}]"#).as_deref(), Some("d.t"));
+        assert_eq!(first(r#"[1,[16,[[15,[[14,["d"]],"t"],{"read_mode":"outdated"}],1]]]"#).as_deref(), Some("d.t"));
+        for none in [r#"[1,[24,[1,2]]]"#, r#"[1,[15,[[14,["rethinkdb"]],"users"]]]"#, r#"[1,"text"]"#, r#"[1,[24,[]]]"#]
+        {
+            assert_eq!(first(none), None, "{none}");
         }
     }
 

@@ -22,7 +22,8 @@
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use tessera_types::{UnixMillis, monotonic_millis};
+use std::time::Instant;
+use tessera_types::{UnixMillis, monotonic_millis, monotonic_millis_at};
 
 /// A node's idea of the cluster's time.
 pub struct ClusterClock {
@@ -100,6 +101,12 @@ impl ClusterClock {
     #[inline]
     pub fn now(&self) -> UnixMillis {
         self.at(monotonic_millis())
+    }
+
+    /// The time that it was at a moment, if that is a while ago at most: what the clocks say now counts.
+    #[inline]
+    pub fn time_at(&self, moment: Instant) -> UnixMillis {
+        self.at(monotonic_millis_at(moment))
     }
 
     fn at(&self, monotonic: u64) -> UnixMillis {

@@ -1,6 +1,7 @@
 //! What the store tells about itself.
 
 use crate::coordination::TransactionCounts;
+use crate::face_meter::FaceStatistics;
 use crate::meter::Counts;
 use crate::store::Store;
 use std::time::Duration;
@@ -54,6 +55,11 @@ pub struct TableStatistics {
 }
 
 impl Store {
+    /// What clients have asked each face. Of tables, those that are active count.
+    pub fn face_statistics(&self) -> Vec<FaceStatistics> {
+        self.face_meters().statistics(&self.tables())
+    }
+
     /// Counts and sizes of everything that is stored here.
     pub fn statistics(&self) -> StoreStatistics {
         let tables = self.registry().tables();

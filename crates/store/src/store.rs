@@ -3,6 +3,7 @@
 use crate::cluster_view::ClusterView;
 use crate::coordination::Coordination;
 use crate::disk_readers::DiskReaders;
+use crate::face_meter::{FaceMeter, FaceMeters};
 use crate::ledger::Evaluator;
 use crate::operation::{Operation, PendingReply, WriteCommand, WriteOptions};
 use crate::registry::Registry;
@@ -32,13 +33,15 @@ pub struct Store {
     parts: Arc<StoreParts>,
     services: Arc<Services>,
     coordination: Arc<Coordination>,
+    face_meters: Arc<FaceMeters>,
 }
 
 impl Store {
     /// A store of these parts, with no face registered yet.
     pub fn new(parts: StoreParts) -> Self {
         let parts = Arc::new(parts);
-        Self { services: Arc::default(), coordination: Arc::new(Coordination::new(parts.clone())), parts }
+        let coordination = Arc::new(Coordination::new(parts.clone()));
+        Self { services: Arc::default(), coordination, face_meters: Arc::default(), parts }
     }
 
     pub(crate) fn parts(&self) -> &StoreParts {
@@ -53,6 +56,10 @@ impl Store {
         &self.coordination
     }
 
+    pub(crate) fn face_meters(&self) -> &FaceMeters {
+        &self.face_meters
+    }
+
     /// Has the operations of a face that are parts of [transactions over partitions](Self::transact) evaluated here, as long as
     /// `evaluator` is there. The face has a service of its own, by number.
     ///
@@ -60,6 +67,18 @@ impl Store {
     /// If the service has an evaluator already.
     pub fn evaluate_for<E: Evaluator + 'static>(&self, service: u8, evaluator: &Arc<E>) {
         self.coordination.add(service, evaluator);
+    }
+
+    /// A meter for a face of this name, with its commands, and for each whether it looks for keys.
+    ///
+    /// # Panics
+    /// If there are more than four faces.
+    pub fn meter_face(
+        &self,
+        name: &'static str,
+        commands: impl IntoIterator<Item = (&'static str, bool)>,
+    ) -> Arc<FaceMeter> {
+        self.face_meters.add(name, commands)
     }
 
     /// Who reads what the disk must be waited for.
@@ -262,6 +281,11 @@ impl Store {
     /// The time by which records expire: not this node's clock, but the median of the clocks of all nodes.
     pub fn now(&self) -> UnixMillis {
         self.parts.clock.now()
+    }
+
+    /// What [`Self::now`] was at a moment a while ago, for whoever has looked at a clock already.
+    pub fn time_at(&self, moment: Instant) -> UnixMillis {
+        self.parts.clock.time_at(moment)
     }
 
     /// When records of a table dropped now are purged.

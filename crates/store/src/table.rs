@@ -7,6 +7,7 @@ use crate::clock::ClusterClock;
 use crate::compaction_state::CompactionState;
 use crate::meter::Counts;
 use crate::partition::Partition;
+use crate::request_times::TableTimes;
 use crate::watch::Watch;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub struct Table {
     pub(crate) clock: Arc<ClusterClock>,
     /// This node.
     pub(crate) node: NodeId,
+    /// How long what clients asked of it took.
+    pub(crate) times: TableTimes,
 }
 
 /// Where requests for a partition go.

@@ -58,6 +58,11 @@ impl TestTable {
         let table = Table::new(entry, engine, vec![partition], Arc::new(Limits::default()), clock, NodeId(1));
         Self { table: Arc::new(table), _rocks: rocks }
     }
+
+    /// The table of an engine that needs nothing else.
+    pub(crate) fn shared(&self) -> Arc<Table> {
+        self.table.clone()
+    }
 }
 
 impl Deref for TestTable {

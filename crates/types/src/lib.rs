@@ -36,4 +36,4 @@ pub use space::Space;
 pub use stored_document::StoredDocument;
 pub use stored_value::{Expiry, StoredValue, ValueKind};
 pub use table::{FeedRetention, TableId, TableNameError, TableNumber, TableSchema, TableSettings, check_table_name};
-pub use time::{UnixMillis, monotonic_millis};
+pub use time::{UnixMillis, monotonic_millis, monotonic_millis_at};

@@ -5,8 +5,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds by the monotonic clock since some moment early in the process' life.
 pub fn monotonic_millis() -> u64 {
+    monotonic_millis_at(Instant::now())
+}
+
+/// What [`monotonic_millis`] was at a moment.
+pub fn monotonic_millis_at(moment: Instant) -> u64 {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(BEGAN.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
+    let since = moment.saturating_duration_since(*BEGAN.get_or_init(|| moment));
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds since the Unix epoch; never zero, so that an absent time costs no space.

@@ -2,7 +2,7 @@
 //! and laid out by hand: by the general way, each a call of its own that the `thrift` crate reads and writes, a pipelined one takes
 //! twice as long. Tests hold both against each other.
 
-use super::Origin;
+use super::{Origin, counted};
 use crate::frame::{self, RequestMeta, Taken};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
@@ -13,10 +13,10 @@ use bytes::BytesMut;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tessera_engine::from_caches;
 use tessera_face::ClientShare;
-use tessera_store::{Leader, Table};
+use tessera_store::{FaceMeter, Leader, RequestKind, Table};
 use tessera_types::{RecordKey, RequestError, StoredValue, TableNumber, UnixMillis};
 
 pub(super) const NAME: &str = "RPC_RRDB_RRDB_GET";
@@ -56,8 +56,8 @@ impl<'a> Get<'a> {
     }
 
     /// Tells the slow log of a reply of so many bytes.
-    fn note(&self, table: &Table, received: Instant, bytes: usize) {
-        let cost = Cost { took: received.elapsed(), bytes, records: 1 };
+    fn note(&self, table: &Table, took: Duration, bytes: usize) {
+        let cost = Cost { took, bytes, records: 1 };
         if slow_log::is_due(table, Many::OF_ONE, cost) {
             slow_log::note(table, self.meta.partition.cast_unsigned(), NAME, Some(self.key), cost);
         }
@@ -103,11 +103,12 @@ pub(crate) fn serve_get_batch(
     let (table, gets) = gather(server, input)?;
     let reads = gets.first()?.meta.reads();
     let keys: SmallVec<[RecordKey<'_>; TOGETHER]> = gets.iter().map(|get| get.key).collect();
-    let (began, mut replied) = (out.len(), [0; TOGETHER]);
+    let (began, mut replied, mut hits) = (out.len(), [0; TOGETHER], 0);
     let now = server.store.now();
     let outcome = from_caches(|| {
         table.read_many(&keys, reads, now, &mut |at, stored| {
             let before = out.len();
+            hits += u64::from(stored.is_some());
             gets[at].write_reply(server, stored.map(|stored| stored.payload), out);
             replied[at] = out.len() - before;
         })
@@ -130,11 +131,22 @@ pub(crate) fn serve_get_batch(
             return None;
         }
     }
+    let (took, mut answered) = (received.elapsed(), 0);
     for (get, bytes) in gets.iter().zip(replied).filter(|(_, bytes)| *bytes > 0) {
-        get.note(&table, received, bytes);
+        get.note(&table, took, bytes);
+        answered += 1;
     }
+    note_answered(&server.meter, &table, answered, hits, took);
     server.requests.fetch_add(gets.len() as u64, Ordering::Relaxed);
     Some(gets.iter().map(|get| get.length).sum())
+}
+
+/// Counts GETs that took this long and are answered, of which so many have found something.
+fn note_answered(meter: &FaceMeter, table: &Table, gets: u64, hits: u64, took: Duration) {
+    if gets > 0 {
+        meter.note_lookups(counted::GET, hits, gets - hits);
+        meter.note_requests(Some(table), RequestKind::Read, gets, took);
+    }
 }
 
 /// Has a GET made where one may wait for the disk.
@@ -154,12 +166,15 @@ fn read_from_disk(
             let Some(get) = Get::read(&request) else { return };
             let mut reply = Vec::new();
             let write = &mut |stored: StoredValue<'_>| get.write_reply(&server, Some(stored.payload), &mut reply);
-            match table.read(&get.key, get.meta.reads(), now, write) {
-                Ok(true) => {}
-                Ok(false) => get.write_reply(&server, None, &mut reply),
-                Err(_) => return take_back(&outbox, request),
+            let Ok(is_hit) = table.read(&get.key, get.meta.reads(), now, write) else {
+                return take_back(&outbox, request);
+            };
+            if !is_hit {
+                get.write_reply(&server, None, &mut reply);
             }
-            get.note(&table, received, reply.len());
+            let took = received.elapsed();
+            get.note(&table, took, reply.len());
+            note_answered(&server.meter, &table, 1, u64::from(is_hit), took);
             // Until the connection takes it and says what it holds in all.
             memory.hold_more(reply.len());
             outbox.reply(|out| out.extend_from_slice(&reply));

@@ -1,5 +1,6 @@
 //! The data calls: what they ask, and how each is carried out on one partition.
 
+mod counted;
 mod get;
 pub(crate) mod messages;
 mod read;
@@ -10,6 +11,7 @@ use crate::frame::{Call, read_argument, write_reply};
 use crate::status::{self, Failure};
 use crate::stored_key;
 use crate::wire::{Blob, Shared, input};
+pub(crate) use counted::{COUNTED, Tally};
 pub(crate) use get::{Get, serve_get_batch};
 use messages::{
     BatchGetRequest, BatchGetResponse, CheckAndMutateRequest, CheckAndSetRequest, CheckResponse, CountResponse,

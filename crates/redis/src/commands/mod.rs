@@ -4,6 +4,7 @@
 //! not know whether it runs alone, inside MULTI, or where. The [`table`] says the rest.
 
 mod call;
+mod counted;
 mod cursor;
 mod error;
 mod expiry;
@@ -18,6 +19,7 @@ mod strings;
 pub mod table;
 
 pub use call::{Call, Value};
+pub(crate) use counted::{counted_commands, kind_of, place_of};
 pub(crate) use cursor::parse_cursor;
 pub use error::{CommandError, OUTCOME_UNKNOWN};
 pub(crate) use generic::{CopyOptions, digest, memory_usage, object_digest, object_encoding, object_records};

@@ -290,6 +290,11 @@ impl Command {
         (from..to).step_by(step)
     }
 
+    /// The place in [`COMMANDS`], of which the command is one.
+    pub fn place(&'static self) -> usize {
+        (std::ptr::from_ref(self).addr() - COMMANDS.as_ptr().addr()) / size_of::<Self>()
+    }
+
     /// Whether the command takes this many arguments, its name included.
     pub fn takes(&self, arguments: usize) -> bool {
         let given = i32::try_from(arguments).unwrap_or(i32::MAX);

@@ -25,7 +25,8 @@ pub(super) struct Batch {
     work: Vec<Work>,
     /// The partition of each part of the work.
     partitions: Vec<u32>,
-    replies: Vec<Awaited>,
+    /// With the command that is counted for the reply.
+    replies: Vec<(Option<&'static Command>, Awaited)>,
 }
 
 /// What a batch is for.
@@ -67,8 +68,8 @@ impl Batch {
     }
 
     /// Adds a command that is answered already.
-    pub(super) fn push_answered(&mut self, reply: Replies) {
-        self.replies.push(Awaited::Ready(reply));
+    pub(super) fn push_answered(&mut self, command: &'static Command, reply: Replies) {
+        self.replies.push((Some(command), Awaited::Ready(reply)));
     }
 
     /// Adds a command of one or more parts.
@@ -78,7 +79,7 @@ impl Batch {
             self.work.push(Work::Command(command, frame));
             self.partitions.push(partition);
         }
-        self.replies.push(Awaited::Merged(Merge::of(self.work.len() - before, command)));
+        self.replies.push((Some(command), Awaited::Merged(Merge::of(self.work.len() - before, command))));
     }
 
     /// Adds what EXEC carries out.
@@ -90,7 +91,12 @@ impl Batch {
     ) {
         self.work.push(Work::Transaction(commands, watches));
         self.partitions.push(partition);
-        self.replies.push(Awaited::Merged(Merge::One));
+        self.replies.push((None, Awaited::Merged(Merge::One)));
+    }
+
+    /// The commands that are counted for the replies.
+    pub(super) fn commands(&self) -> impl Iterator<Item = Option<&'static Command>> {
+        self.replies.iter().map(|(command, _)| *command)
     }
 
     /// The first command, for the slow log.
@@ -130,7 +136,7 @@ impl Batch {
 /// A batch of which every part is answered.
 pub(super) struct Answered {
     sent: Arc<SentBatch>,
-    replies: Vec<Awaited>,
+    replies: Vec<(Option<&'static Command>, Awaited)>,
 }
 
 impl Answered {
@@ -138,6 +144,11 @@ impl Answered {
     pub(super) fn has_undone(&self) -> bool {
         let progress = self.sent.progress.lock();
         progress.parts.iter().any(|part| progress.replies.is_undone_at(part.start))
+    }
+
+    /// The commands that are counted for the replies.
+    pub(super) fn commands(&self) -> impl Iterator<Item = Option<&'static Command>> {
+        self.replies.iter().map(|(command, _)| *command)
     }
 
     /// Writes the replies in order.
@@ -156,7 +167,7 @@ impl Answered {
     fn write_each(&self, out: &mut Replies, mut each: impl FnMut(&Replies)) {
         let progress = self.sent.progress.lock();
         let mut parts = progress.parts.iter().map(|range| progress.replies.part(range.clone()));
-        for awaited in &self.replies {
+        for (_, awaited) in &self.replies {
             match awaited {
                 Awaited::Merged(merge) => merge.write(&mut parts, self.sent.protocol, out),
                 Awaited::Ready(reply) => out.push(reply.one()),
@@ -167,7 +178,7 @@ impl Answered {
 
     /// The parts of commands in order, each with what became of it, `None` if it was not done because its partition is not led
     /// here; and how the replies of commands are made of those of their parts.
-    pub(super) fn into_parts(self) -> (Vec<AnsweredPart>, Vec<Awaited>) {
+    pub(super) fn into_parts(self) -> (Vec<AnsweredPart>, impl Iterator<Item = Awaited>) {
         let progress = self.sent.progress.lock();
         let part = |(at, work): (usize, &Work)| match work {
             Work::Command(command, frame) => {
@@ -183,7 +194,7 @@ impl Answered {
         };
         let parts = self.sent.work.iter().enumerate().filter_map(part).collect();
         drop(progress);
-        (parts, self.replies)
+        (parts, self.replies.into_iter().map(|(_, awaited)| awaited))
     }
 }
 

@@ -24,21 +24,23 @@ impl Connection {
             (None, Some(table)) => parts(table, command, frame),
             (None, None) => Err(CommandError::NO_TABLE),
         };
-        self.elsewhere.note_write_here();
+        self.elsewhere.note_write_here(command);
         match parts {
             // Another node has asked, and its table was split here since. One reply cannot tell it which parts were done, so
             // none is: it sends them one by one when it has heard of the split.
-            Ok(parts) if parts.len() > 1 && self.is_confined() => self.answer_write(&RequestError::NotReady.into()),
+            Ok(parts) if parts.len() > 1 && self.is_confined() => {
+                self.answer_write(command, &RequestError::NotReady.into())
+            }
             Ok(parts) => self.writes.push(command, parts.into_iter()),
-            Err(error) => self.answer_write(&error),
+            Err(error) => self.answer_write(command, &error),
         }
     }
 
     /// Answers a write in its turn without carrying it out.
-    fn answer_write(&mut self, error: &CommandError) {
+    fn answer_write(&mut self, command: &'static Command, error: &CommandError) {
         let mut reply = Replies::default();
         reply.error(self.session.protocol, error);
-        self.writes.push_answered(reply);
+        self.writes.push_answered(command, reply);
     }
 
     /// Whether commands have gathered that must be carried out before the next one of another kind. To be asked before
@@ -61,14 +63,19 @@ impl Connection {
         let table = self.session.table();
         self.output.note_complete();
         let answered = self.run_batch(table.as_deref(), Mode::Write(self.session.choices.writes), writes).await;
-        match table.filter(|_| self.may_forward() && answered.has_undone()) {
+        let ended = match table.filter(|_| self.may_forward() && answered.has_undone()) {
             Some(table) => {
+                let commands: Vec<_> = answered.commands().collect();
                 let forwarding = self.forwarding();
                 let replies = self.wait_for(None, Box::pin(forwarding.finish_elsewhere(&table, answered))).await;
                 replies.iter().for_each(|reply| self.output.push(reply));
+                self.note_answered(commands.into_iter(), replied)
             }
-            None => answered.write(&mut self.output),
-        }
+            None => {
+                answered.write(&mut self.output);
+                self.note_answered(answered.commands(), replied)
+            }
+        };
         self.output.note_complete();
         match std::mem::take(&mut self.returning) {
             0 => {}
@@ -76,7 +83,7 @@ impl Connection {
         }
         // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
         if let Some(first) = first {
-            self.note_slow(&first, began.elapsed());
+            self.note_slow(&first, ended - began);
         }
     }
 

@@ -66,7 +66,7 @@ impl Connection {
             let slice = self.run_from_caches(input, &gets, now);
             match slice {
                 Slice::Answered(ran) if ran == gets.len() && self.elsewhere.is_empty() => {
-                    self.note_gets(ran, before);
+                    self.note_turn(ran, before);
                     self.gets = gets;
                     self.gets.clear();
                     return None;
@@ -104,7 +104,7 @@ impl Connection {
             if self.has_gathered() {
                 self.settle().await;
             }
-            self.note_gets(ran, before);
+            self.note_turn(ran, before);
             let is_much = self.output.len() >= REPLY_BYTES;
             if is_much {
                 self.write_out().await?;
@@ -123,7 +123,7 @@ impl Connection {
     }
 
     /// Notes for the connection's turn how many GETs have run since the output had so many bytes.
-    fn note_gets(&mut self, ran: usize, before: usize) {
+    fn note_turn(&mut self, ran: usize, before: usize) {
         let bytes = self.output.len().saturating_sub(before);
         self.turn.note_slice(ran, bytes);
         self.turn.note_commands(ran);
@@ -132,11 +132,13 @@ impl Connection {
 
     /// Runs GETs until their replies are large enough to be written out, or one has to wait for the disk.
     fn run_from_caches(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> Slice {
+        let began = self.output.len();
         let Some(table) = &self.session.table else {
             batch.iter().for_each(|_| self.refuse(&CommandError::NO_TABLE));
+            self.note_gets(batch.len(), 0, began);
             return Slice::Answered(batch.len());
         };
-        let (began, reads) = (self.output.len(), self.session.choices.reads);
+        let reads = self.session.choices.reads;
         let keys = keys(input, batch);
         let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
         let no_string = if has_hashes { NoString::Error } else { NoString::Nothing };
@@ -168,8 +170,7 @@ impl Connection {
     ) -> usize {
         match ran {
             Ok(Answered { keys, hits }) => {
-                self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
-                self.server.read_misses.fetch_add(keys as u64 - hits, Ordering::Relaxed);
+                self.note_gets(keys, hits, began);
                 return keys;
             }
             // A transaction holds a key, or there is no lease now: the partitions' loops make the reads in their turn.
@@ -189,6 +190,7 @@ impl Connection {
                 self.output.truncate(began);
                 let error = CommandError::Request(error);
                 batch.iter().for_each(|_| self.refuse(&error));
+                self.note_gets(batch.len(), 0, began);
             }
         }
         batch.len()

@@ -24,6 +24,7 @@ mod frame;
 mod gets;
 mod http;
 mod large_hashes;
+mod metering;
 mod open_transaction;
 mod over_partitions;
 mod partitions;
@@ -93,6 +94,8 @@ pub(crate) struct Connection {
     /// Keys of GETs that wait to be run as a batch, as ranges of the input.
     gets: Vec<Range<usize>>,
     turn: Turn,
+    /// When the commands that are carried out were read.
+    arrived: Instant,
     patience: Patience,
     /// How many fields of a hash are read at a time.
     page: usize,
@@ -103,7 +106,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(server: Arc<RedisServer>, client: Arc<Client>, stream: Option<Stream>) -> Self {
-        let session = Session::new(&server);
+        let (session, arrived) = (Session::new(&server), Instant::now());
         let memory = server.config.client_memory.join_with(client.end.clone());
         Self {
             memory,
@@ -119,7 +122,8 @@ impl Connection {
             frame: Frame::default(),
             gets: Vec::new(),
             turn: Turn::default(),
-            patience: Patience::of_now(),
+            arrived,
+            patience: Patience::since(arrived),
             page: large_hashes::LONGEST_PAGE,
             returning: 0,
             closing: false,
@@ -183,7 +187,11 @@ impl Connection {
     /// Carries out every whole command of the input.
     async fn process(&mut self) -> io::Result<()> {
         // The time of a turn: what expires while a client takes its replies is not there for the commands after them.
-        let mut now = self.server.store.now();
+        let mut now = match self.stream {
+            Some(_) => self.server.store.time_at(self.arrived),
+            // What another node has sent may have waited.
+            None => self.server.store.now(),
+        };
         self.session.follow_split();
         if self.session.follow_users(&self.server) {
             self.session.show(&self.client);
@@ -366,6 +374,7 @@ impl Connection {
             }
             self.session.spoil_transaction();
             self.reply().error(&unknown_command(&owned.arguments()));
+            self.note_refused(None);
             return Ok(());
         };
         if let Err(error) = self.session.check(command, owned.len()) {
@@ -377,35 +386,42 @@ impl Connection {
                     self.refuse(&error);
                 }
             }
+            self.note_refused(Some(command));
             return Ok(());
         }
         if self.session.transaction.is_some() && !open_transaction::ends_or_looks_at(command) {
             self.settle().await;
-            return {
-                self.queue(command, owned);
-                Ok(())
-            };
+            let replied = self.output.len();
+            self.queue(command, owned);
+            self.note_answered(std::iter::once(Some(command)), replied);
+            return Ok(());
         }
         if self.writes_several_partitions(command, &owned) {
             self.settle().await;
-            if self.admit(command, &owned).await {
-                let began = Instant::now();
-                self.write_several_partitions(command, &owned).await;
-                self.note_slow(&owned, began.elapsed());
+            if !self.admit(command, &owned).await {
+                self.note_refused(Some(command));
+                return Ok(());
             }
+            let (began, replied) = (Instant::now(), self.output.len());
+            self.write_several_partitions(command, &owned).await;
+            let ended = self.note_answered(std::iter::once(Some(command)), replied);
+            self.note_slow(&owned, ended - began);
             return Ok(());
         }
         if self.reads_several_partitions(command, &owned) {
             self.settle().await;
-            if self.admit(command, &owned).await {
-                let (began, replied) = (Instant::now(), self.output.len());
-                match self.may_gather_here(command, &owned) {
-                    true => self.run_read(command, &owned, now).await,
-                    false => self.read_several_partitions(command, &owned).await,
-                }
-                self.note_read(replied);
-                self.note_slow(&owned, began.elapsed());
+            if !self.admit(command, &owned).await {
+                self.note_refused(Some(command));
+                return Ok(());
             }
+            let (began, replied) = (Instant::now(), self.output.len());
+            match self.may_gather_here(command, &owned) {
+                true => self.run_read(command, &owned, now).await,
+                false => self.read_several_partitions(command, &owned).await,
+            }
+            self.note_read(replied);
+            let ended = self.note_answered(std::iter::once(Some(command)), replied);
+            self.note_slow(&owned, ended - began);
             return Ok(());
         }
         let mut parts = None;
@@ -419,6 +435,7 @@ impl Connection {
             }
         }
         if !self.admit(command, &owned).await {
+            self.note_refused(Some(command));
             return Ok(());
         }
         if let Run::Keyed(_) = command.run
@@ -435,19 +452,21 @@ impl Connection {
         if self.has_gathered() {
             self.settle().await;
         }
+        let replied = self.output.len();
+        let ended;
         match command.run {
             Run::Plain(_) => {
                 batch::run_plain(command, &owned, self.session.protocol, self.output.buffer());
+                ended = self.note_answered(std::iter::once(Some(command)), replied);
             }
             Run::Keyed(_) => {
-                let replied = self.output.len();
                 self.run_read(command, &owned, now).await;
                 self.note_read(replied);
                 self.turn.note_bytes(self.output.len() - replied);
                 self.take_if_not_ready(replied, command, &owned);
+                ended = self.note_answered(std::iter::once(Some(command)), replied);
             }
             Run::Session(which) => {
-                let replied = self.output.len();
                 self.run_session(which, command, &owned, now).await?;
                 // What it found in the parts of a table that was split meanwhile is not all.
                 while self.asks_again(which, replied) && self.session.follow_split() {
@@ -455,13 +474,18 @@ impl Connection {
                     self.run_session(which, command, &owned, now).await?;
                 }
                 self.take_if_not_ready(replied, command, &owned);
-                if !self.may_forward() {
-                    // Writes gather next, and their replies come later.
-                    self.reach_elsewhere().await;
-                }
+                let answered = self.note_answered(std::iter::once(Some(command)), replied);
+                ended = match self.may_forward() {
+                    true => answered,
+                    false => {
+                        // Writes gather next, and their replies come later.
+                        self.reach_elsewhere().await;
+                        Instant::now()
+                    }
+                };
             }
         }
-        let took = began.elapsed();
+        let took = ended - began;
         self.turn.note_time(took);
         self.note_slow(&owned, took);
         Ok(())

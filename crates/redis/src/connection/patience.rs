@@ -24,9 +24,9 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Of commands that are read now.
-    pub(super) fn of_now() -> Self {
-        Self { until: Instant::now() + PATIENCE, gave_up: false, ran_out: false }
+    /// Of commands that were read then.
+    pub(super) fn since(arrived: Instant) -> Self {
+        Self { until: arrived + PATIENCE, gave_up: false, ran_out: false }
     }
 
     /// When it is over.
@@ -50,10 +50,11 @@ impl Connection {
     /// they belong to the same pipeline, of which a part at a time is read. Of a pipeline without an end, commands wait again after a
     /// while.
     pub(super) fn note_arrival(&mut self) {
-        if self.patience.ran_out && self.patience.until.elapsed() < PATIENCE {
+        self.arrived = Instant::now();
+        if self.patience.ran_out && self.arrived.saturating_duration_since(self.patience.until) < PATIENCE {
             self.patience.gave_up = false;
         } else {
-            self.patience = Patience::of_now();
+            self.patience = Patience::since(self.arrived);
         }
     }
 

@@ -43,6 +43,7 @@ impl Table {
             compaction: Mutex::default(),
             clock,
             node,
+            times: Default::default(),
         }
     }
 

@@ -70,7 +70,7 @@ impl Face for Pegasus {
         Box::new(move |gauges| {
             let (requests, forwarded) = pegasus.request_counts();
             let connections = pegasus.connection_count() as f64;
-            gauges.set("tessera_pegasus_connections", "Open connections", &[], connections);
+            gauges.set("tessera_pegasus_open_connections", "Open connections", &[], connections);
             gauges.set("tessera_pegasus_requests_total", "Requests so far", &[], requests as f64);
             gauges.set("tessera_pegasus_forwarded_total", "Requests to nodes that lead", &[], forwarded as f64);
         })

@@ -53,7 +53,7 @@ impl Face for Redis {
         let redis = self.server.clone();
         Box::new(move |gauges| {
             let (now, total, refused) = redis.connection_counts();
-            gauges.set("tessera_redis_connections", "Open connections", &[], now as f64);
+            gauges.set("tessera_redis_open_connections", "Open connections", &[], now as f64);
             gauges.set("tessera_redis_connections_total", "Connections so far", &[], total as f64);
             gauges.set("tessera_redis_connections_refused_total", "Connections refused", &[], refused as f64);
             gauges.set("tessera_redis_commands_total", "Commands carried out", &[], redis.command_count() as f64);

@@ -59,12 +59,12 @@ impl Face for Reql {
         let reql = self.server.statistics();
         Box::new(move |gauges| {
             let (now, total, refused) = reql.connection_counts();
-            gauges.set("tessera_reql_connections", "Open connections", &[], now as f64);
+            gauges.set("tessera_reql_open_connections", "Open connections", &[], now as f64);
             gauges.set("tessera_reql_connections_total", "Connections so far", &[], total as f64);
             gauges.set("tessera_reql_connections_refused_total", "Connections refused", &[], refused as f64);
             gauges.set("tessera_reql_queries_total", "Queries so far", &[], reql.query_count() as f64);
             let help = "Queries under way: those that compute, wait for something, or let others compute";
-            gauges.set("tessera_reql_queries", help, &[], reql.queries_under_way() as f64);
+            gauges.set("tessera_reql_running_queries", help, &[], reql.queries_under_way() as f64);
             for (class, count) in reql.failure_counts() {
                 let help = "Errors answered to queries, and to what is no query";
                 gauges.set("tessera_reql_errors_total", help, &[("class", class)], count as f64);

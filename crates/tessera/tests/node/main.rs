@@ -10,6 +10,7 @@ mod disk;
 mod doors;
 mod formats;
 mod local;
+mod metrics;
 mod operations;
 mod pegasus;
 mod redis_clients;

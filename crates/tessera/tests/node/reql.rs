@@ -377,7 +377,7 @@ fn connections_queries_and_errors_are_counted() {
     clients[1].send(9, "no query");
     assert_eq!(clients[1].receive().1["t"], 16);
     for (name, count) in [
-        ("connections{}", 2.0),
+        ("open_connections{}", 2.0),
         ("connections_total{}", 3.0),
         ("connections_refused_total{}", 1.0),
         ("queries_total{}", 3.0),
@@ -389,7 +389,7 @@ fn connections_queries_and_errors_are_counted() {
         assert_eq!(metric(&node, &format!("tessera_reql_{name}")), count, "{name}");
     }
     drop(clients);
-    wait_for("they have left", PATIENCE, || (metric(&node, "tessera_reql_connections{}") == 0.0).then_some(()));
+    wait_for("they have left", PATIENCE, || (metric(&node, "tessera_reql_open_connections{}") == 0.0).then_some(()));
 }
 
 #[test]

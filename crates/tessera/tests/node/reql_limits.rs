@@ -108,7 +108,7 @@ fn endless() -> Value {
 
 fn under_way(node: &Node, count: f64) {
     let what = format!("{count} queries are under way");
-    wait_for(&what, PATIENCE, || (metric(node, "tessera_reql_queries{}") == count).then_some(()));
+    wait_for(&what, PATIENCE, || (metric(node, "tessera_reql_running_queries{}") == count).then_some(()));
 }
 
 /// Whoever spoke V0_3 was not listened to while a query ran, so it was not noticed that they had left: the query went on.

@@ -215,7 +215,9 @@ pub fn http_get(port: u16, path: &str) -> Option<String> {
 
 pub fn http_get_from(host: &str, port: u16, path: &str) -> Option<String> {
     let mut stream = std::net::TcpStream::connect((host, port)).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    // In one piece: who closes the connection after the first would reset it at the second.
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     Some(text)

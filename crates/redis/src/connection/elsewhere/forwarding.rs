@@ -92,13 +92,13 @@ impl Forwarding {
 
     /// The table was split: what is not done yet goes to the partitions that took the place of the old ones.
     async fn reach_successor(&self, table: &Arc<Table>, parts: &mut [Part]) {
-        let (mut again, mut which) = (Elsewhere::default(), Vec::new());
+        let (mut again, mut merges, mut which) = (Vec::new(), Vec::new(), Vec::new());
         for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.outcome.is_none()) {
             match split_part(part, table) {
                 Ok((parts, merge)) => {
                     which.push(at);
-                    again.parts.extend(parts);
-                    again.replies.push(merge);
+                    again.extend(parts);
+                    merges.push(merge);
                 }
                 Err(error) => {
                     let mut reply = Replies::default();
@@ -107,9 +107,9 @@ impl Forwarding {
                 }
             }
         }
-        let outcomes = self.reach(table, again.parts, None).await;
+        let outcomes = self.reach(table, again, None).await;
         let mut which = which.into_iter();
-        merge(&again.replies, &outcomes, self.protocol, &mut Replies::default(), |reply| {
+        merge(&merges, &outcomes, self.protocol, &mut Replies::default(), |reply| {
             if let Some(at) = which.next() {
                 parts[at].outcome = Some(outcome_of(std::mem::take(reply)));
             }
@@ -128,13 +128,13 @@ impl Forwarding {
     /// Writes were carried out here, and the parts of some were not done, since their partitions turned out not to be led here any more.
     /// Those are taken to where they are led; what was done keeps its reply, and is not done again. Returns the replies.
     pub(in crate::connection) async fn finish_elsewhere(&self, table: &Arc<Table>, batch: Answered) -> ReplyList {
-        let (all, merges) = batch.into_parts();
-        let (mut rest, mut all) = (Elsewhere::default(), all.into_iter());
-        for awaited in merges {
+        let (all, awaited) = batch.into_parts();
+        let (mut rest, mut merges, mut all) = (Elsewhere::default(), Vec::new(), all.into_iter());
+        for awaited in awaited {
             match awaited {
                 Awaited::Ready(reply) => {
                     rest.parts.push(answered(outcome_of(reply)));
-                    rest.replies.push(Merge::One);
+                    merges.push(Merge::One);
                 }
                 Awaited::Merged(merge) => {
                     for (command, frame, outcome) in all.by_ref().take(merge.parts()) {
@@ -149,13 +149,13 @@ impl Forwarding {
                         let part = rest.parts.last_mut().expect("it was just pushed");
                         part.outcome = outcome.or(part.outcome.take());
                     }
-                    rest.replies.push(merge);
+                    merges.push(merge);
                 }
             }
         }
         let outcomes = self.reach(table, rest.parts, None).await;
         let mut replies = ReplyList::default();
-        merge(&rest.replies, &outcomes, self.protocol, &mut replies.replies, |out| replies.ends.push(out.len()));
+        merge(&merges, &outcomes, self.protocol, &mut replies.replies, |out| replies.ends.push(out.len()));
         replies
     }
 }

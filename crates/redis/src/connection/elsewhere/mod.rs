@@ -36,7 +36,8 @@ use tessera_types::{ReadMode, RecordKey};
 pub(super) struct Elsewhere {
     parts: Vec<Part>,
     /// How the replies of all commands are made, in their order, also of the writes that have gathered to be carried out here.
-    replies: Vec<Merge>,
+    /// With the command that is counted for each; `None` if whoever sends it counts it.
+    replies: Vec<(Option<&'static Command>, Merge)>,
 }
 
 /// Where a command is carried out.
@@ -53,9 +54,9 @@ impl Elsewhere {
     }
 
     /// A write that comes next is carried out here.
-    pub(super) fn note_write_here(&mut self) {
+    pub(super) fn note_write_here(&mut self, command: &'static Command) {
         if !self.is_empty() {
-            self.replies.push(Merge::Here);
+            self.replies.push((Some(command), Merge::Here));
         }
     }
 
@@ -64,9 +65,9 @@ impl Elsewhere {
     }
 
     /// Adds a command with its parts, of which reads are made as `reads` says.
-    fn add(&mut self, command: &Command, parts: Parts, merge: Merge, reads: ReadMode) {
+    fn add(&mut self, command: &'static Command, parts: Parts, merge: Merge, reads: ReadMode) {
         parts.into_iter().for_each(|(partition, frame)| self.push(partition, command, frame, reads));
-        self.replies.push(merge);
+        self.replies.push((Some(command), merge));
     }
 
     fn push(&mut self, partition: u32, command: &Command, frame: OwnedFrame, reads: ReadMode) {
@@ -103,6 +104,7 @@ impl Connection {
         if let Some(line) = self.redirection(&table, frame, &parts) {
             self.settle().await;
             self.reply().error(&line);
+            self.note_refused(Some(command));
             return Place::Elsewhere;
         }
         if self.writes.concerns(&parts) {
@@ -112,7 +114,7 @@ impl Connection {
             }
         }
         if self.elsewhere.is_empty() {
-            self.elsewhere.replies.extend((0..self.writes.len()).map(|_| Merge::Here));
+            self.elsewhere.replies.extend(self.writes.commands().map(|command| (command, Merge::Here)));
         }
         self.elsewhere.add(command, parts, merge, reads);
         Place::Elsewhere
@@ -150,7 +152,7 @@ impl Connection {
     pub(super) async fn exec_elsewhere(&mut self, partition: u32, commands: Vec<OwnedFrame>) {
         let commands = Commands { is_confined: false, frames: commands };
         self.elsewhere.parts.push(part(partition, ReadMode::Single, false, commands));
-        self.elsewhere.replies.push(Merge::One);
+        self.elsewhere.replies.push((None, Merge::One));
         self.reach_elsewhere().await;
     }
 
@@ -221,12 +223,16 @@ impl Connection {
         }
         let Elsewhere { parts, replies } = std::mem::take(&mut self.elsewhere);
         let writes = std::mem::take(&mut self.writes);
+        let (commands, merges): (Vec<_>, Vec<_>) = replies.into_iter().unzip();
         let Some(table) = self.session.table() else {
-            return replies.iter().for_each(|_| self.refuse(&CommandError::NO_TABLE));
+            let replied = self.output.len();
+            merges.iter().for_each(|_| self.refuse(&CommandError::NO_TABLE));
+            self.note_answered(commands.into_iter(), replied);
+            return;
         };
         let (began, first) = (Instant::now(), writes.first());
         let (count, replied) = (parts.len() + std::mem::take(&mut self.returning), self.output.len());
-        let (forwarding, front) = (self.forwarding(), Front::new(replies, self.session.protocol));
+        let (forwarding, front) = (self.forwarding(), Front::new(merges, self.session.protocol));
         // On the heap: what goes to other nodes is rare where clients know the leaders, and would make every connection larger.
         let elsewhere = Box::pin(forwarding.reach(&table, parts, Some(&front)));
         self.output.note_complete();
@@ -240,9 +246,10 @@ impl Connection {
         front.make(|part| outcomes.get(part));
         self.output.append(front.take());
         self.output.note_complete();
+        let ended = self.note_answered(commands.into_iter(), replied);
         self.turn.note_slice(count, self.output.len() - replied);
         if let Some(first) = first {
-            self.note_slow(&first, began.elapsed());
+            self.note_slow(&first, ended - began);
         }
     }
 }

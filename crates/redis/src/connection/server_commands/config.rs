@@ -30,8 +30,7 @@ impl Connection {
             }
             (b"RESETSTAT", []) => {
                 self.server.commands.store(0, Ordering::Relaxed);
-                self.server.read_hits.store(0, Ordering::Relaxed);
-                self.server.read_misses.store(0, Ordering::Relaxed);
+                *self.server.lookups_before.lock() = self.server.meter.lookups();
                 self.reply().ok();
             }
             (b"GET" | b"SET", _) => return Err(CommandError::arity("config")),

@@ -27,6 +27,7 @@ impl Connection {
             }
         };
         let line = |key: &str, value: &dyn ToString| (key.to_string(), value.to_string());
+        let (hits, misses) = server.lookups();
         let uptime = server.started.elapsed().as_secs();
         section(
             "server",
@@ -73,8 +74,8 @@ impl Connection {
                 line("total_connections_received", &server.clients.total.load(Ordering::Relaxed)),
                 line("rejected_connections", &server.clients.refused.load(Ordering::Relaxed)),
                 line("total_commands_processed", &server.commands.load(Ordering::Relaxed)),
-                line("keyspace_hits", &server.read_hits.load(Ordering::Relaxed)),
-                line("keyspace_misses", &server.read_misses.load(Ordering::Relaxed)),
+                line("keyspace_hits", &hits),
+                line("keyspace_misses", &misses),
                 line("expired_keys", &statistics.tables.iter().map(|table| table.engine.expired_removed).sum::<u64>()),
                 line("evicted_clients", &server.config.client_memory.evicted()),
                 line("evicted_keys", &statistics.tables.iter().map(|table| table.engine.evicted).sum::<u64>()),

@@ -81,7 +81,7 @@ impl Connection {
                 let count = slow.len();
                 reply.verbatim(&format!(
                     "{count} commands in the slow log. SLOWLOG GET lists them; the metric \
-                     tessera_log_sync_seconds tells how long the disk takes to sync."
+                     tessera_log_sync_seconds_total tells how long the disk takes to sync."
                 ));
             }
             _ => return Err(unknown_subcommand_named("LATENCY", args[1])),

@@ -13,6 +13,7 @@ mod expiry;
 mod large_hashes;
 mod linearizability;
 mod membership;
+mod metrics;
 mod net;
 mod older_copy;
 mod recovery;
