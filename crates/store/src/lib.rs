@@ -38,6 +38,7 @@ mod read_gate;
 mod registry;
 mod role;
 mod router;
+mod seal;
 mod services;
 mod space_writes;
 mod statistics;
@@ -47,6 +48,7 @@ mod table;
 #[cfg(test)]
 mod test_table;
 mod transaction;
+mod truncation;
 mod watch;
 
 pub use admission::Admissions;
@@ -81,6 +83,7 @@ pub mod hosting {
     pub use crate::overlay::Overlay;
     pub use crate::partition::{Partition, WakesGroups};
     pub use crate::registry::{Registry, Tables};
+    pub use crate::seal::Seal;
     pub use crate::services::number;
     pub use crate::store::QUIET;
     pub use crate::store_parts::StoreParts;

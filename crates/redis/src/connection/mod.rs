@@ -184,7 +184,7 @@ impl Connection {
     async fn process(&mut self) -> io::Result<()> {
         // The time of a turn: what expires while a client takes its replies is not there for the commands after them.
         let mut now = self.server.store.now();
-        self.session.follow_split();
+        self.session.follow_split(&self.server);
         if self.session.follow_users(&self.server) {
             self.session.show(&self.client);
         }
@@ -450,7 +450,7 @@ impl Connection {
                 let replied = self.output.len();
                 self.run_session(which, command, &owned, now).await?;
                 // What it found in the parts of a table that was split meanwhile is not all.
-                while self.asks_again(which, replied) && self.session.follow_split() {
+                while self.asks_again(which, replied) && self.session.follow_split(&self.server) {
                     self.output.truncate(replied);
                     self.run_session(which, command, &owned, now).await?;
                 }
