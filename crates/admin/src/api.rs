@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::listener::Patience;
 use crate::server::AdminServer;
-use crate::tables::TableInfo;
+use crate::tables::all_counted;
 use crate::{AdminListener, access, cluster, compaction, comparison, doors, metrics, queries, tables, traffic, users};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -103,7 +103,7 @@ async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) 
 
 async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let statistics = server.store().statistics();
-    let tables: Vec<TableInfo> = statistics.tables.into_iter().map(TableInfo::from).collect();
+    let tables = all_counted(&server).await;
     let partitions: u32 = tables.iter().map(|table| table.schema.partitions).sum();
     let serving: u32 = tables.iter().map(|table| table.serving_partitions).sum();
     let log = server.store().log_status();

@@ -88,13 +88,18 @@ pub struct SplitInfo {
     into_partitions: usize,
     /// Old partitions whose records are copied, all but what is being written.
     copied: usize,
+    /// Whether nothing is copied, and the table is truncated.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_truncation: bool,
 }
 
 impl SplitInfo {
     pub(crate) fn of(split: &Split) -> Self {
         let is_copied = |copy: &&CopyState| matches!(copy, CopyState::CaughtUp(_) | CopyState::Done);
         let copied = split.copies.iter().filter(is_copied).count();
-        Self { into_partitions: 2 * split.copies.len(), copied }
+        let is_truncation = split.truncation.is_some();
+        let times = if is_truncation { 1 } else { 2 };
+        Self { into_partitions: times * split.copies.len(), copied, is_truncation }
     }
 }
 

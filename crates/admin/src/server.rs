@@ -62,9 +62,9 @@ impl AdminServer {
     }
 
     pub(crate) async fn change(&self, command: CatalogCommand) -> Result<Changed, Failure> {
-        let is_new = matches!(command, CatalogCommand::Create { .. });
+        let is_new = matches!(command, CatalogCommand::Create { .. } | CatalogCommand::Recall { .. });
         let changed = self.store().change_catalog(command).await??;
-        // Whoever created a table wants to use it.
+        // Whoever created or recalled a table wants to use it.
         if let (Changed::Table(table), true) = (&changed, is_new) {
             self.store().wait_until_served(*table).await;
         }

@@ -10,12 +10,13 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
+use std::time::Duration;
 use tessera_cluster::{CatalogCommand, TableEntry};
 use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, RocksStatistics};
-use tessera_store::{AlterError, Counts, TableStatistics};
+use tessera_store::{AlterError, Counts, Store, TableStatistics};
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
-    TableSettings, UsageScenario, WhenFull,
+    TableSettings, UnixMillis, UsageScenario, WhenFull,
 };
 
 /// A table to create; what is left out gets its default.
@@ -175,12 +176,42 @@ impl From<TableStatistics> for TableInfo {
     }
 }
 
+/// How long records of a table are counted for who asks for it.
+const COUNTING: Duration = Duration::from_millis(500);
+
+impl TableInfo {
+    /// Says how many records there are exactly, where the engine only estimates it, and with them counts deletions and what the node
+    /// keeps for itself. Many are not counted, since it would take as long as reading them all.
+    async fn count(&mut self, store: &Store) {
+        let Some(table) = store.table_numbered(self.number).filter(|_| self.statistics.records_are_estimated) else {
+            return;
+        };
+        let counting = tokio::task::spawn_blocking(move || table.count_few_here());
+        // A disk that hangs must not keep operators from seeing the rest.
+        if let Ok(Ok(Ok(Some(records)))) = tokio::time::timeout(COUNTING, counting).await {
+            self.statistics.records = records;
+            self.statistics.records_are_estimated = false;
+        }
+    }
+}
+
 pub(crate) async fn list(State(server): State<AdminServer>) -> Json<Vec<TableInfo>> {
-    Json(server.store().statistics().tables.into_iter().map(TableInfo::from).collect())
+    Json(all_counted(&server).await)
+}
+
+/// All tables, with how many records they have.
+pub(crate) async fn all_counted(server: &AdminServer) -> Vec<TableInfo> {
+    let mut tables: Vec<_> = server.store().statistics().tables.into_iter().map(TableInfo::from).collect();
+    for table in &mut tables {
+        table.count(server.store()).await;
+    }
+    tables
 }
 
 pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<TableInfo> {
-    Ok(Json(server.table_statistics(&name)?.into()))
+    let mut table = TableInfo::from(server.table_statistics(&name)?);
+    table.count(server.store()).await;
+    Ok(Json(table))
 }
 
 /// # Errors
@@ -273,21 +304,22 @@ pub(crate) async fn rename(
     Ok(Json(answer))
 }
 
-const TRUNCATES_NO_UNIQUE_KEYS: &str = "the table has a unique index, so its partitions cannot be emptied one after the other; \
-     delete the documents with `r.table(...).delete()`, or drop the index first";
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Truncate {
+    /// Whether nothing is kept that could be recalled.
+    #[serde(default)]
+    purge: bool,
+}
 
 pub(crate) async fn truncate(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Body(Nothing {}): Body<Nothing>,
+    Body(Truncate { purge }): Body<Truncate>,
 ) -> Reply<serde_json::Value> {
-    let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
-    if table.indexes().has_unique() {
-        // Claims to unique keys are in other partitions than their documents, and these are emptied one after the other.
-        return Err(Failure::unprocessable("unique_index", TRUNCATES_NO_UNIQUE_KEYS));
-    }
-    server.store().truncate(&table).await?;
-    Ok(Json(json!({})))
+    let purge_at = if purge { UnixMillis::now() } else { server.store().purge_time() };
+    let number = server.store().truncate(&name, purge_at).await??;
+    Ok(Json(json!({ "number": (!purge).then_some(number), "purge_at_unix_ms": purge_at })))
 }
 
 pub(crate) async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {

@@ -22,7 +22,7 @@ pub(crate) use recovered::Fate;
 pub use recovered::RecoveryNote;
 use serde::{Deserialize, Serialize};
 pub use shared_list::SharedList;
-pub use split::{CopyReport, CopyState, Split};
+pub use split::{CopyReport, CopyState, Split, Truncation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tessera_types::{
@@ -233,6 +233,9 @@ impl Catalog {
             }
             CatalogCommand::Split { name, partitions, absent } => {
                 self.split(name, *partitions, limits, absent).map(Changed::Table)
+            }
+            CatalogCommand::Truncate { name, purge_at, absent } => {
+                self.truncate(name, *purge_at, limits, absent).map(Changed::Table)
             }
             CatalogCommand::CancelSplit { name } => self.cancel_split(name).map(Changed::Table),
             CatalogCommand::Copy { table, partition, attempt, report } => {
@@ -483,6 +486,8 @@ impl Catalog {
             placement,
             split: None,
             indexes: Indexes::default(),
+            truncations: 0,
+            was_split: None,
         };
         self.tables.insert(id, Arc::new(table));
         id

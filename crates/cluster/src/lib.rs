@@ -23,7 +23,7 @@ mod test_schema;
 pub use catalog::{
     AmnesiacReplica, Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, IndexEntry, Indexes,
     JoinToken, NodeEntry, PasswordHash, Placement, RecoveryNote, SharedList, Site, Split, TableEntry, TableState,
-    UserEntry, UserList,
+    Truncation, UserEntry, UserList,
 };
 pub use catalog_renewal::renewal;
 pub use machine::{

@@ -6,7 +6,7 @@ use crate::comparison;
 use crate::message;
 use crate::node_context::NodeContext;
 use crate::presence::Watch;
-use crate::split::Copiers;
+use crate::split::{self, Copiers};
 use crate::status_query::query_status;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -97,6 +97,7 @@ impl Reconciler {
         self.context.drop_unused_snapshots();
         self.context.drop_left_over_fetches();
         self.copiers.begin(&self.context);
+        split::resume_recalled(&self.context);
         self.compactions.begin_due(&self.context, UnixMillis::now());
         if number.is_multiple_of(REMINDER) {
             self.context.tell_leading(None);

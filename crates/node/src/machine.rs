@@ -4,7 +4,6 @@ use crate::cold_commands::ColdCommands;
 use crate::held_commands::HeldCommands;
 use crate::node_context::NodeContext;
 use crate::snapshot::Description;
-use crate::split;
 use crate::stalled_writes::{self, StalledWrite, StalledWrites};
 use crate::{comparison, refused_writes, replicas, snapshot};
 use bytes::{Bytes, BytesMut};
@@ -405,7 +404,7 @@ impl StateMachine for PartitionsMachine {
             let state = table.partition(partition);
             state.lead();
             let restored = state.ledger().restore(table.engine(), partition);
-            match restored.and_then(|()| split::is_sealed(&table, partition)) {
+            match restored.and_then(|()| table.is_sealed(partition)) {
                 Ok(false) => state.serve(),
                 Ok(true) => state.change_capture().seal(),
                 Err(error) => {

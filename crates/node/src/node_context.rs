@@ -125,21 +125,21 @@ impl NodeContext {
 
     /// Makes the open tables those of the catalog.
     pub(crate) fn follow(&self, catalog: &Catalog) -> Result<(), EngineError> {
-        let mut tables = Tables::default();
         let before = self.registry.tables();
+        let mut opened = Vec::new();
         for entry in catalog.tables() {
             let table = match before.any(entry.id) {
                 Some(table) => table.clone(),
                 None => self.open_table(entry)?,
             };
+            opened.push((entry, table));
+        }
+        // Before those that were truncated are known to be dropped: their requests are to go to the tables that took their places.
+        note_successors(catalog, &before, &opened);
+        let mut tables = Tables::default();
+        for (entry, table) in opened {
             table.follow(entry)?;
             tables.insert(&entry.name, entry.state == TableState::Active, table);
-        }
-        for split in before.active().filter(|table| tables.any(table.id()).is_none()) {
-            if let Some(successor) = tables.numbered(split.number()) {
-                tracing::info!(table = %split.name(), id = %successor.id(), "the table was split");
-                split.replace_by(successor.clone());
-            }
         }
         let after = Arc::new(tables);
         self.registry.set(after.clone());
@@ -223,6 +223,26 @@ impl NodeContext {
         };
         let groups: Vec<GroupId> = self.recovered.lock().keys().copied().collect();
         groups.into_iter().filter(|group| is_unknown(*group)).for_each(|group| self.forget_recovered(group));
+    }
+}
+
+/// Tells tables that were split or truncated which one has taken their place.
+fn note_successors(catalog: &Catalog, before: &Tables, opened: &[(&TableEntry, Arc<Table>)]) {
+    for (entry, successor) in opened.iter().filter(|(entry, _)| entry.state == TableState::Active) {
+        let Some(table) = before.numbered(entry.number).filter(|table| table.id() != entry.id) else { continue };
+        let (name, id) = (table.name(), entry.id);
+        match catalog.get(table.id()) {
+            None => {
+                tracing::info!(table = %name, %id, "the table was split");
+                table.replace_by(successor.clone(), entry.number);
+            }
+            Some(truncated) if truncated.is_dropped() => {
+                tracing::info!(table = %name, %id, number = %truncated.number, "the table was truncated");
+                table.replace_by(successor.clone(), truncated.number);
+            }
+            // It was recalled since.
+            Some(_) => {}
+        }
     }
 }
 

@@ -105,8 +105,7 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
 /// since the client may believe that it has fewer partitions, or if operators want it. Else the request is carried out in the key's
 /// own partition.
 fn is_hash_validated(table: &Table) -> bool {
-    let was_split = table.id().0 != table.number().0;
-    was_split || table.settings().app_envs.get(VALIDATE_HASH).is_some_and(|value| value == "true")
+    table.was_split() || table.settings().app_envs.get(VALIDATE_HASH).is_some_and(|value| value == "true")
 }
 
 impl DataCall {

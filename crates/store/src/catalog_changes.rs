@@ -20,8 +20,8 @@ const CATALOG_PATIENCE: Duration = Duration::from_secs(15);
 /// Between two tries.
 const CATALOG_PAUSE: Duration = Duration::from_millis(50);
 
-/// The version of the protocol between nodes from which on they read what the catalog says of documents and of users.
-const KNOWS_DOCUMENTS_AND_USERS: u8 = 7;
+/// The version of the protocol between nodes from which on they read all commands of the catalog.
+const KNOWS_ALL_COMMANDS: u8 = 7;
 
 /// How long news of a table may take from the node that made it to another one.
 const NEWS: Duration = Duration::from_secs(1);
@@ -204,7 +204,10 @@ impl Store {
         &self,
         mut command: CatalogCommand,
     ) -> Result<Result<Changed, CatalogError>, RequestError> {
-        if let CatalogCommand::Create { absent, .. } | CatalogCommand::Split { absent, .. } = &mut command {
+        if let CatalogCommand::Create { absent, .. }
+        | CatalogCommand::Split { absent, .. }
+        | CatalogCommand::Truncate { absent, .. } = &mut command
+        {
             *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
         }
         if let CatalogCommand::Create { settings, .. } = &mut command {
@@ -218,10 +221,9 @@ impl Store {
         {
             return Ok(Err(CatalogError::NoRocksdb));
         }
-        let is_older = |node: &NodeId| {
-            self.transport().version_with(*node).is_some_and(|version| version < KNOWS_DOCUMENTS_AND_USERS)
-        };
-        if command.is_about_documents_or_users()
+        let is_older =
+            |node: &NodeId| self.transport().version_with(*node).is_some_and(|version| version < KNOWS_ALL_COMMANDS);
+        if command.needs_version_7()
             && let Some(node) = self.catalog().nodes().map(|node| node.id).find(is_older)
         {
             return Ok(Err(CatalogError::OlderNode(node)));

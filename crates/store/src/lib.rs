@@ -41,6 +41,7 @@ mod registry;
 mod request_times;
 mod role;
 mod router;
+mod seal;
 mod services;
 mod space_writes;
 mod statistics;
@@ -50,6 +51,7 @@ mod table;
 #[cfg(test)]
 mod test_table;
 mod transaction;
+mod truncation;
 mod watch;
 
 pub use admission::Admissions;
@@ -87,6 +89,7 @@ pub mod hosting {
     pub use crate::overlay::Overlay;
     pub use crate::partition::{Partition, WakesGroups};
     pub use crate::registry::{Registry, Tables};
+    pub use crate::seal::Seal;
     pub use crate::services::number;
     pub use crate::store::QUIET;
     pub use crate::store_parts::StoreParts;

@@ -79,7 +79,7 @@ impl Store {
                     let led = |partition: &u32| self.live_leader(table, *partition).is_some();
                     let serving = (0..table.schema.partitions).filter(led).count();
                     TableStatistics {
-                        number: table.number,
+                        number: table.number(),
                         name: table.name.load().to_string(),
                         schema: catalog
                             .get(table.id)

@@ -9,19 +9,20 @@ use crate::meter::Counts;
 use crate::partition::Partition;
 use crate::request_times::TableTimes;
 use crate::watch::Watch;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tessera_cluster::Indexes;
 use tessera_consensus::GroupId;
-use tessera_engine::{Engine, EngineError, EngineStatistics, PageLimit, Position, Visit};
+use tessera_engine::{Engine, EngineError, EngineStatistics, Order, PageLimit, Position, Visit};
 use tessera_types::{
-    Durability, Expiry, Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableNumber,
-    TableSchema, TableSettings, UnixMillis,
+    Durability, Expiry, Limits, Model, NodeId, ReadMode, RecordKey, RequestError, Space, StoredValue, TableId,
+    TableNumber, TableSchema, TableSettings, UnixMillis,
 };
 
 /// So many records of a partition at most are counted where somebody asks how many there are.
@@ -31,7 +32,11 @@ const COUNTED: PageLimit = PageLimit { records: 10_000, bytes: 16 << 20 };
 /// through them are refused.
 pub struct Table {
     pub(crate) id: TableId,
-    pub(crate) number: TableNumber,
+    number: AtomicU32,
+    /// Whether it came about by a split.
+    was_split: bool,
+    /// How often an empty table has taken its place; see [`TableEntry::truncations`](tessera_cluster::TableEntry::truncations).
+    truncations: AtomicU32,
     pub(crate) schema: TableSchema,
     pub(crate) limits: Arc<Limits>,
     pub(crate) name: ArcSwap<String>,
@@ -41,10 +46,10 @@ pub struct Table {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) is_dropped: AtomicBool,
-    /// Whether it is being split, or was.
+    /// Whether it is being split or truncated, or was.
     pub(crate) is_splitting: AtomicBool,
-    /// The table that took this one's place.
-    pub(crate) successor: OnceLock<Arc<Table>>,
+    /// The table that took this one's place last; if this one is not dropped, it was recalled since.
+    successor: ArcSwapOption<Table>,
     pub(crate) compaction: Mutex<CompactionState>,
     pub(crate) clock: Arc<ClusterClock>,
     /// This node.
@@ -114,23 +119,38 @@ impl Table {
         self.id
     }
 
-    /// The number by which clients name the table.
+    /// The number by which clients name the table. It changes only when the table is truncated: another one has it then.
     pub fn number(&self) -> TableNumber {
-        self.number
+        TableNumber(self.number.load(Ordering::Acquire))
     }
 
-    /// Whether it is being split, or was: its requests may have to go to the table that takes its place.
+    /// Whether it came about by a split.
+    pub fn was_split(&self) -> bool {
+        self.was_split
+    }
+
+    /// Whether it is being split or truncated, or was: its requests may have to go to the table that takes its place.
     pub fn is_splitting(&self) -> bool {
         self.is_splitting.load(Ordering::Acquire)
     }
 
-    /// The table that took the place of this one when it was split, if one has.
+    /// The table that took the place of this one when it was split or truncated, if one has.
     pub fn successor(&self) -> Option<Arc<Self>> {
-        let mut latest = self.successor.get()?;
-        while let Some(next) = latest.successor.get() {
+        let mut latest = self.next()?;
+        while let Some(next) = latest.next() {
             latest = next;
         }
-        Some(latest.clone())
+        Some(latest)
+    }
+
+    fn next(&self) -> Option<Arc<Self>> {
+        if self.is_dropped.load(Ordering::Acquire) { self.successor.load_full() } else { None }
+    }
+
+    /// Whether an empty table took the place of this one, which kept its records and changes for itself.
+    pub fn was_emptied(&self) -> bool {
+        // After a split both have the same number.
+        self.next().is_some_and(|next| next.number() != self.number())
     }
 
     /// The name, which may change while the table is open.
@@ -306,7 +326,7 @@ impl Table {
     /// Why a request for a partition is not carried out here: [`RequestError::NoSuchTable`] once the table is dropped, else
     /// [`RequestError::NotReady`].
     pub fn not_serving(&self) -> RequestError {
-        if self.is_dropped.load(Ordering::Acquire) && self.successor.get().is_none() {
+        if self.is_dropped.load(Ordering::Acquire) && self.successor.load().is_none() {
             RequestError::NoSuchTable(self.name.load().to_string())
         } else {
             RequestError::NotReady
@@ -486,6 +506,37 @@ impl Table {
         };
         self.check_lease(partition, ReadMode::Single, readable)?;
         Ok(keys)
+    }
+
+    /// How many records, or documents, the replicas on this node have, expired ones included, if each partition has only [a few](COUNTED).
+    /// It may wait for the disk.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn count_few_here(&self) -> Result<Option<u64>, RequestError> {
+        let mut counted = 0;
+        for partition in 0..self.schema.partitions {
+            let is_cut = match self.schema.model {
+                Model::Kv => {
+                    let visit = &mut |_: RecordKey<'_>, _: &[u8]| {
+                        counted += 1;
+                        Visit::NextRecord
+                    };
+                    self.engine.scan(partition, &Position::START, COUNTED, visit).map_err(request_error)?.is_some()
+                }
+                Model::Document => {
+                    let all = (Bound::Unbounded, Bound::Unbounded);
+                    let found = self.engine.read_space(partition, Space::DOCUMENTS, all, Order::Ascending, COUNTED);
+                    let page = found.map_err(request_error)?;
+                    counted += page.records().len() as u64;
+                    page.is_cut
+                }
+            };
+            if is_cut {
+                return Ok(None);
+            }
+        }
+        Ok(Some(counted))
     }
 
     fn count_few(&self, partition: u32) -> Result<Option<u64>, RequestError> {

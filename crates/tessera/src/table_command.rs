@@ -90,19 +90,23 @@ Examples:
     CancelSplit { name: String },
     /// Drop a table; it can be recalled until its retention is over
     Drop { name: String },
-    /// Bring a dropped table back
+    /// Bring back a dropped table, or what a truncated one held
     Recall {
         /// The table's number, as `table list --dropped` shows it
         id: u32,
         /// A new name, if the old one is taken
-        #[arg(long)]
+        #[arg(long, visible_alias = "as")]
         name: Option<String>,
     },
     /// Give a table another name
     Rename { name: String, to: String },
-    /// Delete all records of a table. They cannot be brought back, so it asks first
+    /// Empty a table; it asks first. What the table held is kept like a dropped table, and can be recalled under another name until
+    /// its retention is over
     Truncate {
         name: String,
+        /// Keep nothing: memory and disk are free at once, and the records cannot be brought back
+        #[arg(long)]
+        purge: bool,
         /// Do not ask
         #[arg(long)]
         yes: bool,
@@ -321,12 +325,17 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
                 );
             });
         }
-        TableCommand::Truncate { name, yes } => {
+        TableCommand::Truncate { name, purge, yes } => {
             if !yes {
-                confirm_truncation(name)?;
+                confirm_truncation(name, *purge)?;
             }
-            let done = call(node, "POST", &path(name, "/truncate"), None)?;
-            show(node, &done, |_| println!("truncated table {name}"));
+            let done = call(node, "POST", &path(name, "/truncate"), Some(&json!({ "purge": purge })))?;
+            show(node, &done, |done| match done["number"].as_u64() {
+                Some(number) => println!(
+                    "truncated table {name}; `tessera table recall {number} --as NAME` brings back what it held, beside it"
+                ),
+                None => println!("truncated table {name}"),
+            });
         }
         TableCommand::Compact { name } => {
             let done = call_without_limit(node, "POST", &path(name, "/compact"), None)?;
@@ -368,6 +377,9 @@ fn show(node: &NodeArgs, value: &Value, print: impl FnOnce(&Value)) {
 /// How far a table is with being split, if it is.
 pub fn describe_split(table: &Value) -> Option<String> {
     let into = table["split"]["into_partitions"].as_u64()?;
+    if table["split"]["is_truncation"] == true {
+        return Some(format!("to empty it: {} of {into} partitions are ready", table["split"]["copied"]));
+    }
     Some(format!("into {into} partitions: {} of {} are copied", table["split"]["copied"], into / 2))
 }
 
@@ -388,6 +400,12 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }
 
+/// How many records there are; `~` says that this is an estimate.
+fn records(statistics: &Value) -> String {
+    let about = if statistics["records_are_estimated"] == true { "~" } else { "" };
+    format!("{about}{}", statistics["records"])
+}
+
 /// Tables as lines of a table.
 pub fn print_tables(tables: &Value) {
     println!(
@@ -405,7 +423,7 @@ pub fn print_tables(tables: &Value) {
             text(&table["durability"]),
             table["replicas"].to_string(),
             format!("{}/{}", table["serving_partitions"], table["partitions"]),
-            statistics["records"].to_string(),
+            records(statistics),
             size(&bytes.into()),
             table["lag_seconds"].as_f64().map_or("-".into(), |seconds| format!("{seconds:.1} s"))
         );
@@ -413,8 +431,9 @@ pub fn print_tables(tables: &Value) {
 }
 
 /// Lets people who are at a terminal type the table's name; scripts have to say that they mean it.
-fn confirm_truncation(name: &str) -> Result<(), ExitError> {
-    let what = format!("all records of table {name} are deleted on all nodes and cannot be brought back");
+fn confirm_truncation(name: &str, purge: bool) -> Result<(), ExitError> {
+    let kept = if purge { "and cannot be brought back" } else { "and can be recalled for a while" };
+    let what = format!("all records of table {name} are deleted on all nodes {kept}");
     let mut stdin = std::io::stdin().lock();
     if !stdin.is_terminal() {
         return Err(ExitError::Usage(format!("{what}; --yes does it")));
@@ -482,7 +501,8 @@ fn print_table(table: &Value) {
         println!("{:24} {split}", "splitting");
     }
     let statistics = &table["statistics"];
-    for key in ["records", "memory_bytes", "disk_bytes", "expired_removed", "evicted", "pending_compaction_bytes"] {
+    println!("{:24} {}", "records", records(statistics));
+    for key in ["memory_bytes", "disk_bytes", "expired_removed", "evicted", "pending_compaction_bytes"] {
         println!("{key:24} {}", statistics[key]);
     }
     if let Some(stall_micros) = table["rocksdb"].get("stall_micros") {

@@ -51,7 +51,17 @@ pub enum CatalogCommand {
         #[serde(default)]
         absent: BTreeSet<NodeId>,
     },
-    /// Gives up splitting a table, as long as it has not begun to take effect.
+    /// Has an empty table take the place of a table, which is dropped then.
+    Truncate {
+        /// The name of the table.
+        name: String,
+        /// The time from which `Purge` may forget what it held.
+        purge_at: UnixMillis,
+        /// As of [`Create`](Self::Create).
+        #[serde(default)]
+        absent: BTreeSet<NodeId>,
+    },
+    /// Gives up splitting or truncating a table, as long as that has not begun to take effect.
     CancelSplit {
         /// The name of the table.
         name: String,
@@ -255,9 +265,11 @@ pub enum CatalogCommand {
 }
 
 impl CatalogCommand {
-    /// Whether only nodes can read it that speak version 7 of the protocol between nodes, which know documents and users.
-    pub fn is_about_documents_or_users(&self) -> bool {
+    /// Whether only nodes can read it that speak version 7 of the protocol between nodes, which know documents, users and truncation
+    /// that can be undone.
+    pub fn needs_version_7(&self) -> bool {
         match self {
+            Self::Truncate { .. } => true,
             Self::Create { schema, .. } => schema.model == Model::Document,
             Self::CreateDatabase { .. } | Self::DropDatabase { .. } => true,
             Self::CreateIndex { .. } | Self::DropIndex { .. } | Self::RenameIndex { .. } => true,

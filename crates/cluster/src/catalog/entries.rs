@@ -173,6 +173,18 @@ pub struct TableEntry {
     /// The secondary indexes of a table of documents.
     #[serde(default, skip_serializing_if = "Indexes::is_unused")]
     pub indexes: Indexes,
+    /// How often an empty table has taken its place. It may have been recalled each time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub truncations: u32,
+    /// Whether it came about by a split, if its identifier and its number do not say so since it, or one before it, was truncated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) was_split: Option<bool>,
+}
+
+/// What is mostly not said.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl TableEntry {
@@ -181,15 +193,22 @@ impl TableEntry {
         matches!(self.state, TableState::Dropped { .. })
     }
 
+    /// Whether it came about by a split.
+    pub fn was_split(&self) -> bool {
+        self.was_split.unwrap_or(self.id.0 != self.number.0)
+    }
+
     /// See [`Catalog::differs_in_progress_only`](super::Catalog::differs_in_progress_only).
     pub(super) fn differs_in_progress_only(&self, before: &Self) -> bool {
-        let Self { id, number, name, schema, settings, state, placement, split, indexes } = self;
+        let Self { id, number, name, schema, settings, state, placement, split, indexes, truncations, was_split } =
+            self;
         let into = |split: &Option<Split>| split.as_ref().map(|split| split.into);
         (*id, *number, *state, into(split)) == (before.id, before.number, before.state, into(&before.split))
             && *name == before.name
             && *schema == before.schema
             && *settings == before.settings
             && *indexes == before.indexes
+            && (*truncations, *was_split) == (before.truncations, before.was_split)
             && *placement == before.placement
     }
 }

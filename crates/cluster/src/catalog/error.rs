@@ -15,8 +15,8 @@ pub enum CatalogError {
     /// No table that is not dropped has this name or number.
     #[error("no such table: {0}")]
     NoSuchTable(String),
-    /// Documents and users need the cluster protocol of this version on every node.
-    #[error("node {0} runs a version that knows neither documents nor users; give it the version of the others first")]
+    /// Documents, users and truncation need the cluster protocol of this version on every node.
+    #[error("node {0} runs an older version, which does not know this; give it the version of the others first")]
     OlderNode(NodeId),
     /// The name has no database before it.
     #[error("a table of documents is called DATABASE.NAME, not '{0}'")]
@@ -74,13 +74,13 @@ pub enum CatalogError {
     )]
     EvictsDocuments,
     /// The command must wait until the split has ended.
-    #[error("table '{0}' is being split")]
+    #[error("table '{0}' is being split or truncated")]
     Splitting(String),
     /// There is no split to cancel.
     #[error("table '{0}' is not being split")]
     NotSplitting(String),
     /// The partitions are being sealed, so the split cannot be cancelled any more.
-    #[error("the split of table '{0}' is about to take effect; try again in a moment")]
+    #[error("the split or truncation of table '{0}' is about to take effect; try again in a moment")]
     SplitTakesEffect(String),
     /// A split makes twice the partitions, and the value is that number.
     #[error("a table is split into twice its partitions: {0}")]

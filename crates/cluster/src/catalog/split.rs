@@ -11,8 +11,9 @@
 //! clear the new partitions. The copying itself is in the module `split` beside the driver.
 
 mod progress;
+mod truncation;
 
-pub use progress::{CopyReport, CopyState, Split};
+pub use progress::{CopyReport, CopyState, Split, Truncation};
 
 use super::{Catalog, CatalogError, TableEntry, TableState};
 use std::collections::BTreeSet;
@@ -40,6 +41,20 @@ impl Catalog {
         if partitions > limits.partitions_per_table || is_beyond_slots {
             return Err(CatalogError::Partitions(limits.partitions_per_table.min(u32::from(REDIS_SLOTS))));
         }
+        self.grow_beside(name, partitions, limits, absent, None)?;
+        Ok(table.id)
+    }
+
+    /// Lets another table grow beside one that is not being split, and returns that other one, which is to take its place.
+    fn grow_beside(
+        &mut self,
+        name: &str,
+        partitions: u32,
+        limits: &Limits,
+        absent: &BTreeSet<NodeId>,
+        truncation: Option<Truncation>,
+    ) -> Result<TableId, CatalogError> {
+        let table = self.active(name)?.clone();
         if self.tables.len() >= limits.tables {
             return Err(CatalogError::TooManyTables(self.tables.len()));
         }
@@ -48,11 +63,23 @@ impl Catalog {
         let schema = TableSchema { partitions, ..table.schema.clone() };
         let placement = self.place_new_table(&schema, absent);
         let copies = table.placement.iter().map(|_| CopyState::Waiting).collect();
-        let growing =
-            TableEntry { id: into, schema, placement, state: TableState::Growing, split: None, ..table.clone() };
+        let was_split = match truncation {
+            Some(_) => Some(table.was_split()),
+            None => table.was_split.map(|_| true),
+        };
+        let growing = TableEntry {
+            id: into,
+            schema,
+            placement,
+            state: TableState::Growing,
+            split: None,
+            truncations: 0,
+            was_split,
+            ..table.clone()
+        };
         self.tables.insert(into, Arc::new(growing));
-        self.active(name)?.split = Some(Split { into, copies, takes_effect: false });
-        Ok(table.id)
+        self.active(name)?.split = Some(Split { into, copies, takes_effect: false, truncation });
+        Ok(into)
     }
 
     pub(super) fn cancel_split(&mut self, name: &str) -> Result<TableId, CatalogError> {
@@ -79,6 +106,10 @@ impl Catalog {
         let state = split.copies.get_mut(partition as usize).ok_or(CatalogError::NoSuchPartition(id, partition))?;
         let is_its = matches!(state, CopyState::Copying(known) | CopyState::CaughtUp(known) if *known == attempt);
         *state = match report {
+            // There is nothing to copy for a truncation.
+            CopyReport::Begun if *state != CopyState::Done && split.truncation.is_some() => {
+                CopyState::CaughtUp(attempt)
+            }
             CopyReport::Begun if *state != CopyState::Done => CopyState::Copying(attempt),
             CopyReport::CaughtUp if is_its => CopyState::CaughtUp(attempt),
             CopyReport::Done if is_its && split.takes_effect => CopyState::Done,
@@ -92,14 +123,20 @@ impl Catalog {
         Ok(id)
     }
 
-    /// The new table replaces the one that was split.
+    /// The new table replaces the one that was split or truncated.
     fn take_place(&mut self, old: TableId) {
-        let Some(old) = self.tables.remove(&old) else { return };
-        let Some(into) = old.split.as_ref().and_then(|split| self.get_mut(split.into)) else { return };
-        into.name.clone_from(&old.name);
-        into.settings.clone_from(&old.settings);
-        into.indexes.clone_from(&old.indexes);
-        into.state = TableState::Active;
+        let Some(mut old) = self.tables.remove(&old) else { return };
+        let Some(split) = Arc::make_mut(&mut old).split.take() else { return };
+        if let Some(into) = self.get_mut(split.into) {
+            into.name.clone_from(&old.name);
+            into.settings.clone_from(&old.settings);
+            into.indexes.clone_from(&old.indexes);
+            into.state = TableState::Active;
+        }
+        if let Some(truncation) = split.truncation {
+            truncation.end(Arc::make_mut(&mut old));
+            self.tables.insert(old.id, old);
+        }
     }
 }
 

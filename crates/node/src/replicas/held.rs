@@ -68,6 +68,14 @@ impl Replicas {
         Ok(())
     }
 
+    /// Does something if a replica of this group is here, and does not begin to go meanwhile.
+    pub(crate) fn if_held(&self, group: GroupId, act: impl FnOnce()) {
+        let held = self.held.lock();
+        if held.replicas.contains_key(&group.0) {
+            act();
+        }
+    }
+
     /// Whether this node holds a replica of the group.
     pub(crate) fn is_held(&self, group: GroupId) -> bool {
         self.held.lock().replicas.contains_key(&group.0)

@@ -1,7 +1,7 @@
 //! Copies a partition that this node leads.
 
 use super::page::{self, Place};
-use super::seal::{Seal, is_sealed};
+use super::seal::Sealing;
 use super::sorter::Sorter;
 use super::steps::{self, Step};
 use crate::node_context::NodeContext;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_consensus::GroupId;
 use tessera_engine::{PageLimit, mutation};
-use tessera_store::hosting::{Tap, group_of};
+use tessera_store::hosting::{Seal, Tap, group_of};
 use tessera_store::{Operation, Table, WriteOptions};
 use tessera_types::Durability;
 use tokio::sync::Semaphore;
@@ -45,7 +45,7 @@ impl Default for Copiers {
 }
 
 impl Copiers {
-    /// Begins to copy what this node leads of tables that are being split, unless that has begun.
+    /// Begins to copy what this node leads of tables that are being split or truncated, unless that has begun.
     pub(crate) fn begin(self: &Arc<Self>, context: &Arc<NodeContext>) {
         for entry in context.view.catalog().tables() {
             let Some(split) = &entry.split else { continue };
@@ -56,8 +56,9 @@ impl Copiers {
                 let is_led = table.partition(partition).is_leading();
                 if is_led && self.running.lock().insert(group_of(table.id(), partition)) {
                     let (context, table, into) = (context.clone(), table.clone(), into.clone());
+                    let (seal, empties) = (table.seal(), split.truncation.is_some());
                     let attempt = rand::random_range(1..=u64::MAX);
-                    tokio::spawn(self.clone().copy(Copier { context, table, partition, into, attempt }));
+                    tokio::spawn(self.clone().copy(Copier { context, table, partition, into, seal, empties, attempt }));
                 }
             }
         }
@@ -87,6 +88,10 @@ struct Copier {
     table: Arc<Table>,
     partition: u32,
     into: Arc<Table>,
+    /// What this split or truncation seals with.
+    seal: Seal,
+    /// Whether the new partitions begin empty.
+    empties: bool,
     /// A number of its own.
     attempt: u64,
 }
@@ -95,6 +100,9 @@ const LED_ELSEWHERE: &str = "the partition is led elsewhere now";
 
 impl Copier {
     async fn copy(&self, others: &Copiers) -> Result<(), String> {
+        if self.empties {
+            return self.end(others).await;
+        }
         let tap = {
             let _permit = others.paging.acquire().await.map_err(|error| error.to_string())?;
             // It may have been a long wait, and whoever leads now should not be overtaken.
@@ -115,10 +123,22 @@ impl Copier {
             self.send_tapped(&tap).await?;
             others.pause().await;
         }
-        self.seal(&tap).await?;
+        self.seal(Some(&tap)).await?;
         self.send_tapped(&tap).await?;
         // Records that were read while others took their place do not count.
         tap.take().ok_or(LED_ELSEWHERE)?;
+        self.report(CopyReport::Done).await
+    }
+
+    /// Ends the partition, and copies nothing: the table is truncated.
+    async fn end(&self, others: &Copiers) -> Result<(), String> {
+        self.check_leads()?;
+        self.report(CopyReport::Begun).await?;
+        while !self.takes_effect().await? {
+            others.pause().await;
+        }
+        self.check_leads()?;
+        self.seal(None).await?;
         self.report(CopyReport::Done).await
     }
 
@@ -212,12 +232,12 @@ impl Copier {
         Ok(split.takes_effect)
     }
 
-    async fn seal(&self, tap: &Tap<'_>) -> Result<(), String> {
+    async fn seal(&self, tap: Option<&Tap<'_>>) -> Result<(), String> {
         let change_capture = self.table.partition(self.partition).change_capture();
-        while !is_sealed(&self.table, self.partition).map_err(|error| error.to_string())? {
+        while !self.seal.is_on(self.table.engine(), self.partition).map_err(|error| error.to_string())? {
             change_capture.unseal();
-            let (seal, sealed) = Seal::new();
-            let seal: Arc<dyn Operation> = Arc::new(seal);
+            let (sealing, sealed) = Sealing::new(self.seal);
+            let seal: Arc<dyn Operation> = Arc::new(sealing);
             // The catalog is told on the strength of it, and does not forget that when power is cut.
             let durability = self.table.schema().is_persistent().then_some(Durability::Hard);
             let options = WriteOptions { durability, ..WriteOptions::default() };
@@ -227,7 +247,10 @@ impl Copier {
                 Ok(Err(error)) => tracing::info!(%error, "a partition is to be sealed; trying again"),
                 Err(_) => return Err("the node is stopping".into()),
             }
-            self.send_tapped(tap).await?;
+            match tap {
+                Some(tap) => _ = self.send_tapped(tap).await?,
+                None => self.check_leads()?,
+            }
             tokio::time::sleep(TAIL_PAUSE).await;
         }
         Ok(())

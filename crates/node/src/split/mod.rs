@@ -10,6 +10,9 @@
 //!    serves nothing; what waits is tried again by the faces, in the new table.
 //! 4. It sends the rest of what the tap caught, and tells the catalog that it is done.
 //!
+//! A table is truncated in the same way, but nothing is copied: the new partitions begin empty, and the old table is kept for as long
+//! as it can be recalled. If it is, its partitions serve again ([`resume`]).
+//!
 //! When a leader steps down, its successor starts the copy again. Steps that an earlier leader has sent may still be on their way,
 //! and must do no harm ([`steps`]). So a new partition is cleared only if nothing has changed since the copier asked for its state,
 //! and takes records only from the copier that cleared it; the leader of the new partition decides both. A copier asks for the state
@@ -18,6 +21,7 @@
 
 mod copier;
 mod page;
+mod resume;
 mod seal;
 mod sorter;
 mod steps;
@@ -25,5 +29,5 @@ mod steps;
 mod tests;
 
 pub(crate) use copier::Copiers;
-pub(crate) use seal::is_sealed;
+pub(crate) use resume::resume_recalled;
 pub(crate) use steps::take_step;

@@ -53,7 +53,8 @@ pub(super) async fn query(server: &PegasusServer, request: &QuerySplitRequest) -
     let Some(entry) = catalog.by_name(&request.table) else {
         return failed("ERR_APP_NOT_EXIST", "there is no such table");
     };
-    let Some(split) = &entry.split else { return failed("ERR_INVALID_STATE", "the table is not being split") };
+    let split = entry.split.as_ref().filter(|split| split.truncation.is_none());
+    let Some(split) = split else { return failed("ERR_INVALID_STATE", "the table is not being split") };
     QuerySplitResponse {
         error: ErrorCode(OK.into()),
         partitions: id(2 * entry.schema.partitions),

@@ -192,7 +192,7 @@ impl Connection {
             // What another node has sent may have waited.
             None => self.server.store.now(),
         };
-        self.session.follow_split();
+        self.session.follow_split(&self.server);
         if self.session.follow_users(&self.server) {
             self.session.show(&self.client);
         }
@@ -469,7 +469,7 @@ impl Connection {
             Run::Session(which) => {
                 self.run_session(which, command, &owned, now).await?;
                 // What it found in the parts of a table that was split meanwhile is not all.
-                while self.asks_again(which, replied) && self.session.follow_split() {
+                while self.asks_again(which, replied) && self.session.follow_split(&self.server) {
                     self.output.truncate(replied);
                     self.run_session(which, command, &owned, now).await?;
                 }

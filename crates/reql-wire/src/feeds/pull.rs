@@ -70,7 +70,8 @@ impl Pulling {
                     renewal = self.renew();
                 }
             }
-            if matches!(self.table.not_serving(), RequestError::NoSuchTable(_)) {
+            // What was in a table that was truncated is gone, although nobody has deleted it.
+            if matches!(self.table.not_serving(), RequestError::NoSuchTable(_)) || self.table.was_emptied() {
                 return Error::aborted_feed();
             }
             if let Some(successor) = self.table.successor() {

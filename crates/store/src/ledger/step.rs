@@ -9,7 +9,6 @@ use crate::transaction::Transaction;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use tessera_engine::mutation::SEAL;
 use tessera_transaction::{Age, Answer, Entry, Outcome, Request, Step, TransactionId};
 use tessera_types::{RequestError, Space, TableId};
 use tokio::sync::oneshot;
@@ -235,10 +234,10 @@ pub(crate) fn answer_if_sealed(
     partition: u32,
     request: &Request<OnTables>,
 ) -> Result<Option<Answer<OnTables>>, RequestError> {
-    let engine = &*table.engine;
-    if !engine.get_in(partition, Space::SYSTEM, SEAL, &mut |_| ()).map_err(request_error)? {
+    if !table.is_sealed(partition).map_err(request_error)? {
         return Ok(None);
     }
+    let engine = &*table.engine;
     let decided = |id| match has_committed(engine, partition, id).map_err(request_error) {
         Ok(true) => Ok(Answer::Committed(None)),
         Ok(false) => Ok(Answer::Aborted),

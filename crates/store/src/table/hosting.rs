@@ -6,13 +6,14 @@ use crate::admission::Gate;
 use crate::clock::ClusterClock;
 use crate::compaction_state::CompactionState;
 use crate::partition::Partition;
-use arc_swap::ArcSwap;
+use crate::seal::Seal;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tessera_cluster::TableEntry;
 use tessera_engine::{Engine, EngineError};
-use tessera_types::{Limits, NodeId};
+use tessera_types::{Limits, NodeId, TableNumber};
 
 impl Table {
     /// A table of the catalog whose engine is open, with its partitions. It is to [follow](Self::follow) the catalog then.
@@ -28,7 +29,9 @@ impl Table {
         gate.set(&entry.settings.admission);
         Self {
             id: entry.id,
-            number: entry.number,
+            number: AtomicU32::new(entry.number.0),
+            was_split: entry.was_split(),
+            truncations: AtomicU32::new(entry.truncations),
             schema: entry.schema.clone(),
             limits,
             name: ArcSwap::from_pointee(entry.name.clone()),
@@ -39,7 +42,7 @@ impl Table {
             partitions,
             is_dropped: AtomicBool::new(false),
             is_splitting: AtomicBool::new(false),
-            successor: OnceLock::new(),
+            successor: ArcSwapOption::empty(),
             compaction: Mutex::default(),
             clock,
             node,
@@ -52,6 +55,8 @@ impl Table {
     /// # Errors
     /// If the engine does not take its settings.
     pub fn follow(&self, entry: &TableEntry) -> Result<(), EngineError> {
+        self.number.store(entry.number.0, Ordering::Release);
+        self.truncations.store(entry.truncations, Ordering::Release);
         if *self.settings.load_full() != entry.settings || *self.name.load_full() != entry.name {
             self.engine.apply_settings(&entry.settings)?;
             self.gate.set(&entry.settings.admission);
@@ -65,14 +70,30 @@ impl Table {
             partition.leader.began_with(&placement.initial_members);
         }
         self.is_dropped.store(entry.is_dropped(), Ordering::Release);
-        self.is_splitting.store(entry.split.is_some(), Ordering::Release);
+        let is_replaced = entry.is_dropped() && self.successor.load().is_some();
+        self.is_splitting.store(entry.split.is_some() || is_replaced, Ordering::Release);
         Ok(())
     }
 
-    /// The table was split: another one has taken its place.
-    pub fn replace_by(&self, successor: Arc<Self>) {
-        let _ = self.successor.set(successor);
+    /// The table was split or truncated: another one has taken its place, and if this one is kept, it has another number.
+    pub fn replace_by(&self, successor: Arc<Self>, number: TableNumber) {
+        self.number.store(number.0, Ordering::Release);
+        self.successor.store(Some(successor));
+        // Whoever sees this sees the rest.
         self.is_dropped.store(true, Ordering::Release);
+    }
+
+    /// What a seal of a partition says from now on until the table is truncated: seals of before are void.
+    pub fn seal(&self) -> Seal {
+        Seal::of(self.truncations.load(Ordering::Acquire))
+    }
+
+    /// Whether a partition has ended, as of what is applied: its table is being split or truncated, and this was sealed for it.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn is_sealed(&self, partition: u32) -> Result<bool, EngineError> {
+        self.seal().is_on(&*self.engine, partition)
     }
 
     /// Whether it was dropped, or another table has taken its place.

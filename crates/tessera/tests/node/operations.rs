@@ -54,8 +54,34 @@ fn a_table_lives_through_the_cli() {
     let admin = format!("http://127.0.0.1:{}", node.admin_port);
     let unsaid = tessera().args(["table", "truncate", "again", "--admin", &admin]).output().unwrap();
     assert!(!unsaid.status.success() && String::from_utf8_lossy(&unsaid.stderr).contains("--yes"), "{unsaid:?}");
-    node.cli("table truncate again --yes");
+    let said = node.cli("table truncate again --yes");
     assert_eq!(client.run("GET k"), Value::Null);
+    // What it held has another number.
+    let (_, number) = said.split_once("table recall ").unwrap();
+    let number = number.split_once(' ').unwrap().0;
+    assert!(node.cli("table list --dropped").contains(number));
+    assert_eq!(client.run("SET k new"), ok());
+    node.cli(&format!("table recall {number} --as before"));
+    assert_eq!((client.run("TABLE before"), client.run("GET k")), (ok(), bulk("v")));
+    assert_eq!((client.run("TABLE again"), client.run("GET k")), (ok(), bulk("new")));
+    // A connection that has chosen no table is in table 0.
+    assert_eq!((client.run("TABLE default"), client.run("SET k default")), (ok(), ok()));
+    let said = node.cli("table truncate default --yes --json");
+    let truncated: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(client.run("GET k"), Value::Null, "a connection stays with the name");
+    node.cli(&format!("table recall {} --as kept", truncated["number"]));
+    assert_eq!(client.run("GET k"), Value::Null, "and with the number");
+    assert_eq!((client.run("TABLE kept"), client.run("GET k")), (ok(), bulk("default")));
+    // The engine's own keys are no records.
+    let records = |table: &str| {
+        let shown = node.cli(&format!("table show {table} --json"));
+        let statistics = serde_json::from_str::<serde_json::Value>(&shown).unwrap()["statistics"].clone();
+        (statistics["records"].as_u64().unwrap(), statistics["records_are_estimated"].as_bool().unwrap())
+    };
+    assert_eq!((records("default"), records("kept")), ((0, false), (1, false)));
+    let listed = node.cli("table list");
+    let line = listed.lines().find(|line| line.contains(" default ")).unwrap();
+    assert!(line.split_whitespace().any(|word| word == "0") && !line.contains('~'), "{listed}");
     let status = node.cli("status");
     assert!(status.contains("again") && status.contains("issues      none"), "{status}");
     assert!(status.contains("table default has one copy instead of 3, until more nodes join"), "{status}");

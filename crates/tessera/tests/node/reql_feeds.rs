@@ -392,6 +392,31 @@ fn a_feed_that_nobody_reads_costs_others_nothing_and_tells_what_it_dropped() {
     assert_eq!(waiting.client.receive().1["r"][0]["new_val"]["n"], 1);
 }
 
+/// A feed that went on would tell nothing of what is gone from the table.
+#[test]
+fn a_feed_ends_when_its_table_is_truncated_and_the_indexes_are_there_again() {
+    let (_data, port, process) = node(&[]);
+    let mut client = Client::to(port);
+    make(&mut client);
+    assert_eq!(client.ask(&json!([75, [table("t"), "n"]]))["created"], 1);
+    client.ask(&json!([140, [table("t")]]));
+    client.ask(&put("a", 1));
+    let feed = Feed::open(port, &changes(&table("t"), &json!({})));
+    let said = process.cli("table truncate test.t --yes --json");
+    let answer = feed.end();
+    assert_eq!((&answer["e"], &answer["r"][0]), (&json!(4_100_000), &json!("Changefeed aborted (unavailable).")));
+    assert_eq!(client.ask(&json!([43, [table("t")]])), 0);
+    let mut feed = Feed::open(port, &changes(&table("t"), &json!({})));
+    client.ask(&put("b", 7));
+    assert_eq!(feed.take(1)[0]["new_val"]["n"], 7);
+    client.ask(&json!([140, [table("t")]]));
+    assert_eq!(client.ask(&json!([78, [table("t"), 7], {"index": "n"}]))[0]["id"], "b");
+    let truncated: Value = serde_json::from_str(&said).unwrap();
+    process.cli(&format!("table recall {} --as test.before", truncated["number"]));
+    assert_eq!(client.ask(&json!([78, [table("before"), 1], {"index": "n"}]))[0]["id"], "a");
+    assert_eq!(client.ask(&json!([43, [table("t")]])), 1);
+}
+
 #[test]
 fn a_feed_ends_with_its_table_and_with_its_node() {
     let (_data, port, mut process) = node(&[]);

@@ -143,7 +143,7 @@ fn the_only_replica_keeps_what_it_has_and_serves_what_is_not_damaged() {
     assert_eq!(client.run("SET written 1"), RespValue::Simple("OK".into()));
     assert!(file.exists());
     // Who gives the records up gets rid of the file.
-    cluster.cli(0, "table truncate d --yes").unwrap();
+    cluster.cli(0, "table truncate d --purge --yes").unwrap();
     cluster.wait_for("nothing is damaged", WHOLE, || !cluster.has_issue(0, WORDS));
     cluster.wait_for("the file is gone", WHOLE, || !file.exists());
 }

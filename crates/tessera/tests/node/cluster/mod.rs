@@ -24,6 +24,7 @@ mod slow_disk;
 mod split;
 mod traffic;
 mod transactions;
+mod truncation;
 mod users;
 mod without_leader;
 
