@@ -234,8 +234,8 @@ impl Catalog {
             CatalogCommand::Split { name, partitions, absent } => {
                 self.split(name, *partitions, limits, absent).map(Changed::Table)
             }
-            CatalogCommand::Truncate { name, purge_at, absent } => {
-                self.truncate(name, *purge_at, limits, absent).map(Changed::Table)
+            CatalogCommand::Truncate { name, purge_at, dropped_at, absent } => {
+                self.truncate(name, *purge_at, *dropped_at, limits, absent).map(Changed::Table)
             }
             CatalogCommand::CancelSplit { name } => self.cancel_split(name).map(Changed::Table),
             CatalogCommand::Copy { table, partition, attempt, report } => {

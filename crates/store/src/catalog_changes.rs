@@ -213,7 +213,7 @@ impl Store {
         if let CatalogCommand::Create { settings, .. } = &mut command {
             settings.created_at = Some(UnixMillis::now());
         }
-        if let CatalogCommand::Drop { dropped_at, .. } = &mut command {
+        if let CatalogCommand::Drop { dropped_at, .. } | CatalogCommand::Truncate { dropped_at, .. } = &mut command {
             *dropped_at = Some(UnixMillis::now());
         }
         if let CatalogCommand::Create { schema, .. } = &command

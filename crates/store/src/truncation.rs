@@ -45,7 +45,7 @@ impl Store {
         purge_at: UnixMillis,
     ) -> Result<Result<TableNumber, CatalogError>, RequestError> {
         let began = Instant::now();
-        let command = CatalogCommand::Truncate { name: name.into(), purge_at, absent: Default::default() };
+        let command = CatalogCommand::truncate(name, purge_at);
         let into = match self.change_catalog(command).await? {
             Ok(Changed::Table(into)) => into,
             Ok(_) => return Err(RequestError::Interrupted),
@@ -86,11 +86,7 @@ mod tests {
         let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Memory);
         let into = TableId(1);
         assert_eq!(progress_of(&catalog, into), Progress::UnderWay, "this node has not heard of it");
-        let truncate = CatalogCommand::Truncate {
-            name: "default".into(),
-            purge_at: UnixMillis::new(1),
-            absent: Default::default(),
-        };
+        let truncate = CatalogCommand::truncate("default", UnixMillis::new(1));
         let apply = |catalog: &mut Catalog, command| catalog.apply(&command, &Limits::default()).unwrap();
         assert_eq!(apply(&mut catalog, truncate.clone()), Changed::Table(into));
         assert_eq!(progress_of(&catalog, into), Progress::UnderWay);

@@ -57,6 +57,9 @@ pub enum CatalogCommand {
         name: String,
         /// The time from which `Purge` may forget what it held.
         purge_at: UnixMillis,
+        /// As of [`Drop`](Self::Drop).
+        #[serde(default)]
+        dropped_at: Option<UnixMillis>,
         /// As of [`Create`](Self::Create).
         #[serde(default)]
         absent: BTreeSet<NodeId>,
@@ -281,6 +284,11 @@ impl CatalogCommand {
     /// Drops a table, which may be forgotten from that time on.
     pub fn drop(name: impl Into<String>, purge_at: UnixMillis) -> Self {
         Self::Drop { name: name.into(), purge_at, dropped_at: None }
+    }
+
+    /// To truncate a table; the leader says when, and where nobody is.
+    pub fn truncate(name: impl Into<String>, purge_at: UnixMillis) -> Self {
+        Self::Truncate { name: name.into(), purge_at, dropped_at: None, absent: BTreeSet::new() }
     }
 
     /// That a partition's group has the members that are wanted.

@@ -25,6 +25,8 @@ pub struct Truncation {
     pub number: TableNumber,
     /// The time from which it may be forgotten.
     pub purge_at: UnixMillis,
+    /// When the truncation was asked for, which counts as when it was dropped.
+    pub dropped_at: Option<UnixMillis>,
 }
 
 impl Truncation {

@@ -15,7 +15,7 @@ impl Truncation {
     pub(super) fn end(self, table: &mut TableEntry) {
         table.was_split = Some(table.was_split());
         table.number = self.number;
-        table.state = TableState::Dropped { purge_at: self.purge_at };
+        table.state = TableState::Dropped { purge_at: self.purge_at, dropped_at: self.dropped_at };
         table.truncations += 1;
     }
 }
@@ -26,6 +26,7 @@ impl Catalog {
         &mut self,
         name: &str,
         purge_at: UnixMillis,
+        dropped_at: Option<UnixMillis>,
         limits: &Limits,
         absent: &BTreeSet<NodeId>,
     ) -> Result<TableId, CatalogError> {
@@ -34,7 +35,8 @@ impl Catalog {
             return Err(CatalogError::Splitting(name.into()));
         }
         let partitions = table.schema.partitions;
-        let truncation = Truncation { number: Truncation::number_beside(TableId(self.next_id)), purge_at };
+        let number = Truncation::number_beside(TableId(self.next_id));
+        let truncation = Truncation { number, purge_at, dropped_at };
         let into = self.grow_beside(name, partitions, limits, absent, Some(truncation))?;
         self.next_id += 1;
         Ok(into)
@@ -52,8 +54,7 @@ mod tests {
     }
 
     fn truncate(catalog: &mut Catalog, name: &str) -> Result<Changed, CatalogError> {
-        let purge_at = UnixMillis::new(1_000);
-        apply(catalog, CatalogCommand::Truncate { name: name.into(), purge_at, absent: BTreeSet::new() })
+        apply(catalog, CatalogCommand::truncate(name, UnixMillis::new(1_000)))
     }
 
     fn report(catalog: &mut Catalog, table: TableId, report: CopyReport) {
