@@ -12,8 +12,8 @@ use tessera_consensus::Inbox;
 use tessera_engine::mutation::{self, Mutation};
 use tessera_engine::{Applied, Engine, EngineError};
 use tessera_store::Table;
-use tessera_store::hosting::WriteCommand;
-use tessera_types::EngineKind;
+use tessera_store::hosting::{PartitionLedger, WriteCommand};
+use tessera_types::{EngineKind, Space};
 
 /// Writes entries to a table's engine as `how` does, and tells who watches or copies. Returns false if it was not done.
 pub(crate) fn write(
@@ -21,15 +21,28 @@ pub(crate) fn write(
     entries: &[Applied<'_>],
     how: impl FnOnce(&dyn Engine, &[Applied<'_>]) -> Result<bool, EngineError>,
 ) -> Result<bool, String> {
-    entries.iter().for_each(|applied| table.partition(applied.partition).begin_change());
+    let changing = || entries.iter().filter(|applied| changes_records(applied.payloads));
+    changing().for_each(|applied| table.partition(applied.partition).begin_change());
     let outcome = how(table.engine(), entries);
-    entries.iter().for_each(|applied| table.partition(applied.partition).end_change());
+    changing().for_each(|applied| table.partition(applied.partition).end_change());
     let is_done = outcome.map_err(|error| error.to_string())?;
     for applied in entries.iter().filter(|_| is_done) {
         touch_watched(table, applied.partition, applied.payloads);
         table.partition(applied.partition).change_capture().applied(applied.payloads);
     }
     Ok(is_done)
+}
+
+/// Whether payloads have anything but what a partition notes of transactions. Readers who confirm what they have read look at locks, and
+/// need not read it again for that.
+fn changes_records(payloads: &[Bytes]) -> bool {
+    let is_note = |mutation| match mutation {
+        Ok(Mutation::PutIn { space, key, .. } | Mutation::DeleteIn { space, key }) => {
+            space == Space::SYSTEM && PartitionLedger::is_record(key)
+        }
+        _ => false,
+    };
+    payloads.iter().flat_map(|payload| mutation::decode(payload)).any(|mutation| !is_note(mutation))
 }
 
 fn touch_watched(table: &Table, partition: u32, payloads: &[Bytes]) {
@@ -116,5 +129,36 @@ impl StalledWrites {
             }
         };
         context.threads.run("slow-write", write_all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+    use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
+
+    /// Reads at one instant that locked what they read once made each other do so, since their own entries counted as changes.
+    #[test]
+    fn what_a_partition_notes_of_transactions_changes_no_record() {
+        let payload = |encode: &dyn Fn(&mut BytesMut)| {
+            let mut payload = BytesMut::new();
+            encode(&mut payload);
+            payload.freeze()
+        };
+        let finished = [&b"t\x02"[..], &[0; 20]].concat();
+        let note = payload(&|out| {
+            mutation::encode_put_in(out, Space::SYSTEM, &finished, b"");
+            mutation::encode_delete_in(out, Space::SYSTEM, &finished);
+        });
+        let put = payload(&|out| {
+            let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: b"v" };
+            mutation::encode_put(out, &RecordKey::new(b"k", b""), &stored);
+        });
+        let seal = payload(&|out| _ = mutation::encode_put_in(out, Space::SYSTEM, mutation::SEAL, b""));
+        assert!(!changes_records(&[note.clone(), note.clone()]) && !changes_records(&[]));
+        assert!(changes_records(&[note.clone(), put]) && changes_records(&[seal]));
+        let of_documents = payload(&|out| _ = mutation::encode_put_in(out, Space::DOCUMENTS, &finished, b""));
+        assert!(changes_records(&[of_documents]));
     }
 }

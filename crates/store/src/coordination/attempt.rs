@@ -35,7 +35,7 @@ pub(super) struct Attempt {
     anchor: PartitionName,
     /// The tables that it concerns, and how durable it is there.
     tables: BTreeMap<TableId, (Arc<Table>, Option<Durability>)>,
-    /// Why a partition did not answer that was asked last.
+    /// Why a partition did not answer that was asked last; at the end, before it was given up.
     pub(super) reason: RequestError,
 }
 
@@ -79,15 +79,20 @@ impl Attempt {
 
     /// Carries it on until the client can be told, which waits `until` then. After that, [`Self::finish`] is to be called.
     pub(super) async fn run(&mut self, mut until: Instant) -> Attempted {
-        let (mut pause, mut has_given_up) = (SHORTEST_PAUSE, false);
+        let (mut pause, mut given_up_for) = (SHORTEST_PAUSE, None);
         loop {
             let is_undecided = self.coordinator.is_preparing();
             let left = (until - Instant::now()).max(LEAST_PATIENCE);
             let tried = Instant::now() + if is_undecided { left.min(TO_PREPARE) } else { left };
             // A part that waits for another transaction may be answered later than that.
             let asked = tokio::time::timeout(left, self.ask(tried)).await;
+            // Partitions that have leaders answer when they need not wait for others any more.
+            if asked.is_err() && self.can_prepare() {
+                self.reason = RequestError::Held;
+            }
             let Asked { effects, is_split, is_progress } = asked.unwrap_or_default();
             if let Some(end) = self.carry_out(effects) {
+                self.reason = given_up_for.unwrap_or_else(|| self.reason.clone());
                 return Attempted::End(end);
             }
             // Without a decision there is no commit. What other partitions hold is given back.
@@ -109,10 +114,10 @@ impl Attempt {
                 continue;
             }
             if Instant::now() >= until || self.is_in_vain() {
-                if has_given_up {
+                if given_up_for.is_some() {
                     return Attempted::Unknown;
                 }
-                has_given_up = true;
+                given_up_for = Some(self.reason.clone());
                 until = Instant::now() + TO_REVOKE;
                 let effects = self.coordinator.give_up();
                 if let Some(end) = self.carry_out(effects) {

@@ -1,21 +1,24 @@
 //! What coordinators have left behind that are gone, or cannot go on: the leader of a partition brings it to its end.
 
+use super::places::{Place, Places};
 use super::requests::ToPartitions;
 use crate::ledger::{Asked, OnTables, Overdue, PartitionName, decode_answer};
 use crate::router::{Part, PartOutcome};
 use crate::store::Store;
 use crate::table::{Table, group_of};
 use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_transaction::{Answer, Outcome, Request, TransactionId};
+use tessera_transaction::{Age, Answer, Outcome, Request, TransactionId};
 use tessera_types::Durability;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// An intent is asked about when it is so old, and that of a coordinator whose node is not heard of when it is [`AT_ONCE`] old.
 const INTENT: Duration = Duration::from_millis(700);
+/// One of a transaction that was tried before is given as much time as those tries took, and no more than this: where entries take long to
+/// commit, it would be aborted each time.
+const RETRIED_INTENT: Duration = Duration::from_secs(3);
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// A commit that its coordinator has not settled is finished when it is so old. Usually a later transaction of the same node
 /// settles it before.
@@ -23,58 +26,66 @@ const COMMIT: Duration = Duration::from_secs(5);
 /// While an intent is so old, commands are looked after that wait for it: they may have waited for others before, and are refused when
 /// they have waited for too long in all.
 const HOLDS_UP: Duration = Duration::from_secs(1);
-/// So many are looked after at one time.
-const AT_ONE_TIME: usize = 64;
 /// How long a partition is looked for that does not answer. Then it is asked again at another look.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// One that is being looked after, in which partition.
-type Place = (PartitionName, TransactionId);
 
 impl Store {
     /// Brings transactions to their end that their coordinators have left behind in partitions that this node leads. Runs until it
     /// is dropped.
     pub async fn finish_transactions(self) {
-        let under_way: Arc<Mutex<HashSet<Place>>> = Arc::default();
+        let places: Arc<Mutex<Places>> = Arc::default();
         let mut interval = tokio::time::interval(PAUSE);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
+            let mut overdue = Vec::new();
             for table in self.registry().open_tables() {
                 for partition in 0..table.schema.partitions {
-                    self.look_after(&table, partition, &under_way);
+                    let found = self.overdue(&table, partition).into_iter();
+                    overdue.extend(found.map(|overdue| (place(&table, partition, &overdue), (table.clone(), overdue))));
                 }
+            }
+            let begun = places.lock().take(overdue);
+            for (place, (table, overdue)) in begun {
+                let (store, places, partition) = (self.clone(), places.clone(), place.0.partition);
+                tokio::spawn(async move {
+                    match overdue {
+                        Overdue::Intent(id, anchor) => store.recover(&table, partition, id, anchor).await,
+                        Overdue::Commit(id, participants) => store.forget(&table, partition, id, &participants).await,
+                    }
+                    places.lock().end(&place);
+                });
             }
         }
     }
 
-    fn look_after(&self, table: &Arc<Table>, partition: u32, under_way: &Arc<Mutex<HashSet<Place>>>) {
+    /// What is to be looked after in a partition, as far as others can be asked about it.
+    fn overdue(&self, table: &Arc<Table>, partition: u32) -> Vec<Overdue> {
         let state = &table.partitions[partition as usize];
         if !state.is_serving() {
-            return;
+            return Vec::new();
         }
         if state.ledger.has_intents_for(HOLDS_UP) {
             self.parts().inboxes.of(table.id, partition).go_on(group_of(table.id, partition));
         }
-        let patience = |id: TransactionId| if self.is_heard(id.node) { INTENT } else { AT_ONCE };
-        for overdue in state.ledger.overdue(patience, COMMIT) {
-            let (Overdue::Intent(id, _) | Overdue::Commit(id, _)) = overdue;
-            let name = PartitionName { table: table.id, partition };
-            {
-                let mut under_way = under_way.lock();
-                if under_way.len() >= AT_ONE_TIME || !under_way.insert((name, id)) {
-                    continue;
-                }
-            }
-            let (store, table, under_way) = (self.clone(), table.clone(), under_way.clone());
-            tokio::spawn(async move {
-                match overdue {
-                    Overdue::Intent(id, anchor) => store.recover(&table, partition, id, anchor).await,
-                    Overdue::Commit(id, participants) => store.forget(&table, partition, id, &participants).await,
-                }
-                under_way.lock().remove(&(name, id));
-            });
-        }
+        let now = self.parts().clock.now().get();
+        let is_late = |id: TransactionId, age: Age, stood: Duration| {
+            let began = Duration::from_millis(now.saturating_sub(age.began_millis));
+            stood >= if self.is_heard(id.node) { patience(began, stood) } else { AT_ONCE }
+        };
+        let mut overdue = state.ledger.overdue(is_late, COMMIT);
+        overdue.retain(|overdue| match overdue {
+            Overdue::Intent(_, anchor) => self.may_ask(*anchor),
+            // A participant that cannot be told of the commit keeps it from being forgotten; the others ask by themselves.
+            Overdue::Commit(_, participants) => participants.iter().all(|participant| self.may_ask(*participant)),
+        });
+        overdue
+    }
+
+    /// Whether a partition may answer: it has a leader, or was sealed, or is not there any more.
+    fn may_ask(&self, name: PartitionName) -> bool {
+        let table = self.registry().any(name.table);
+        table.is_none_or(|table| table.is_splitting() || self.is_led(&table, name.partition))
     }
 
     /// Asks the anchor what has become of a transaction, and resolves the intent here.
@@ -124,7 +135,36 @@ impl Store {
     }
 }
 
+fn place(table: &Table, partition: u32, overdue: &Overdue) -> Place {
+    let (Overdue::Intent(id, _) | Overdue::Commit(id, _)) = overdue;
+    (PartitionName { table: table.id, partition }, *id)
+}
+
+/// How long an intent is left alone whose coordinator is heard of, if its transaction began so long ago and it has stood for so long.
+fn patience(began: Duration, stood: Duration) -> Duration {
+    began.saturating_sub(stood).clamp(INTENT, RETRIED_INTENT)
+}
+
 /// Nobody here knows what the client has asked for: the resolution must be as durable as the intent, so it is as durable as can be.
 fn durability(table: &Table) -> Option<Durability> {
     table.schema.is_persistent().then_some(Durability::Hard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each try was once aborted after the same 0.7 seconds, so that nothing ever committed where that took longer.
+    #[test]
+    fn a_transaction_that_is_tried_again_is_given_more_time() {
+        let (mut began, mut tries) = (Duration::ZERO, 0);
+        let takes = Duration::from_secs(2);
+        while patience(began + takes, takes) < takes {
+            began += takes;
+            tries += 1;
+        }
+        assert!(tries <= 2, "{tries} tries");
+        assert_eq!(patience(INTENT, INTENT), INTENT);
+        assert_eq!(patience(Duration::from_secs(60), INTENT), RETRIED_INTENT);
+    }
 }

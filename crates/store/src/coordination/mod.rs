@@ -10,6 +10,7 @@ mod instant;
 mod leaders;
 mod left_over;
 mod part;
+mod places;
 mod requests;
 mod tables;
 mod transact;

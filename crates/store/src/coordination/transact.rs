@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// What became of a transaction.
 pub enum Transacted {
-    /// It has taken effect in all of its partitions. Their replies; that of the first part may be lost.
+    /// It has taken effect in all of its partitions. Their replies; that of the partition which decided may be lost.
     Committed(BTreeMap<PartitionName, Bytes>),
     /// A partition has refused its part, so it takes effect nowhere.
     Refused(Bytes),
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// Carries out a transaction over partitions of one or several tables: all parts take effect at one instant, or none does. The first
-    /// part's partition decides. `service` is that of the face that understands the operations. What was certainly not done is tried
+    /// part's partition decides, or of several durabilities the first one of the hardest. `service` is that of the face that understands the operations. What was certainly not done is tried
     /// again `until` then.
     ///
     /// It takes effect in an order that all clients agree on, and that is in accord with real time.
@@ -74,8 +74,9 @@ impl Store {
     ///
     /// # Panics
     /// If there are no parts.
-    pub async fn transact(&self, service: u8, parts: Vec<TransactionPart>, until: Instant) -> Transacted {
+    pub async fn transact(&self, service: u8, mut parts: Vec<TransactionPart>, until: Instant) -> Transacted {
         assert!(!parts.is_empty(), "a transaction has parts");
+        TransactionPart::hardest_first(&mut parts);
         let store = self.clone();
         let task = tokio::spawn(async move {
             let transacted = store.attempt(service, parts, until).await;

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tessera_engine::{Engine, EngineError, Order};
-use tessera_transaction::{Access, Decision, Entry, Ledger, LedgerKey, LedgerRecord, TransactionId};
+use tessera_transaction::{Access, Age, Decision, Entry, Ledger, LedgerKey, LedgerRecord, TransactionId};
 use tessera_types::{Space, successor};
 
 /// How long a partition takes no new transactions where somebody waits until it has none, such as who wants to seal it.
@@ -94,6 +94,11 @@ pub(super) fn has_committed(engine: &dyn Engine, partition: u32, id: Transaction
 }
 
 impl PartitionLedger {
+    /// Whether a key of the system space is that of a record of a ledger.
+    pub fn is_record(key: &[u8]) -> bool {
+        decode_key(key).is_some()
+    }
+
     /// Whether somebody may have to wait for a key.
     #[inline]
     pub(crate) fn has_locks(&self) -> bool {
@@ -283,15 +288,22 @@ impl PartitionLedger {
         self.state.lock().closed_at.is_some_and(|since| since.elapsed() < CLOSED_FOR)
     }
 
-    /// What has stood here for longer than `intents` and `commits`, by what `intents` says of a transaction's node.
-    pub(crate) fn overdue(&self, intents: impl Fn(TransactionId) -> Duration, commits: Duration) -> Vec<Overdue> {
+    /// The intents that `is_late` says are, by the age of their transactions and by how long they have stood here; and commits that have stood
+    /// for so long.
+    pub(crate) fn overdue(
+        &self,
+        is_late: impl Fn(TransactionId, Age, Duration) -> bool,
+        commits: Duration,
+    ) -> Vec<Overdue> {
         if self.open.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
         let state = self.state.lock();
         let is_closed = state.closed_at.is_some_and(|since| since.elapsed() < CLOSED_FOR);
         let stood = |id: &TransactionId| state.since.get(id).map(Instant::elapsed).unwrap_or_default();
-        let late = state.ledger.intents().filter(|(id, _)| stood(id) >= intents(*id));
+        let age = |id: TransactionId| state.ledger.intent(id).map(|intent| intent.age);
+        let is_late = |id: &TransactionId| age(*id).is_some_and(|age| is_late(*id, age, stood(id)));
+        let late = state.ledger.intents().filter(|(id, _)| is_late(id));
         let unfinished = state.ledger.unfinished().filter(|(id, _)| is_closed || stood(id) >= commits);
         let commit = |(id, participants): (_, &[PartitionName])| Overdue::Commit(id, participants.to_vec());
         late.map(|(id, anchor)| Overdue::Intent(id, anchor)).chain(unfinished.map(commit)).collect()

@@ -293,6 +293,8 @@ fn clearing_a_partition_waits_for_intents_and_leaves_what_was_decided() {
         assert_eq!(partition.ask(prepare(1, "k 1")), prepared(""));
         assert_eq!(partition.ask(decide(2, "l 1")), Answer::Committed(Some(Bytes::new())));
         assert_eq!(partition.run(clear), Ran::Held(id(1)));
+        // Others that came one after the other once kept it waiting for ever.
+        assert_eq!(partition.ask(prepare(3, "m 1")), Answer::Over);
         assert_eq!(partition.ask(Request::Resolve(id(1), Outcome::Committed)), Answer::Resolved);
         assert_eq!(partition.run(clear), Ran::Logged);
         partition.propose();

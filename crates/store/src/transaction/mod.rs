@@ -442,6 +442,8 @@ impl<'a> Transaction<'a> {
     pub fn clear(&mut self) {
         let ledger = &self.partition_state().ledger;
         if let Some(holder) = self.has_locks.then(|| ledger.any_holder()).flatten() {
+            // It waits for all that is there: what comes meanwhile would keep it waiting.
+            ledger.close();
             self.wait_for(holder);
         }
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
