@@ -6,7 +6,7 @@
 //! queries that run for long nor streams that nobody reads keep others from theirs.
 
 use crate::worker::{LONGEST, LOOK, Launch, Patience, Worker};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -169,8 +169,7 @@ impl Pool {
                 state.queue.push_back(place);
             }
             self.freed.wait_for(&mut state, LOOK);
-            // Whoever asks whether the query goes on may let other queries go on first, and these may want a worker.
-            if MutexGuard::unlocked(&mut state, || patience.check()).is_err() {
+            if patience.check().is_err() {
                 break Err(ScriptFailure::Busy);
             }
         };

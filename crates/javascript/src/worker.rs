@@ -44,6 +44,7 @@ impl Launch {
 /// Until when an answer is wanted.
 pub struct Patience<'a> {
     pub until: Instant,
+    /// Does not wait.
     pub goes_on: &'a dyn Fn() -> bool,
 }
 

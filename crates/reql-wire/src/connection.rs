@@ -357,6 +357,11 @@ impl Connection {
     ) -> JoinHandle<()> {
         let (shared, answers, queries) = (self.shared.clone(), self.answers.clone(), self.queries.clone());
         let mut running = Some(running);
+        // What a partition is asked has no thread, by which the node would know that it is to wait.
+        let (mut carried_out, asked) = match asked.and_then(|asked| Some((self.held.begin()?, asked))) {
+            Some((carried_out, asked)) => (Some(carried_out), Some(asked)),
+            None => (None, None),
+        };
         let longest = (self.manner == Manner::Each).then_some(LONGEST_WAIT);
         tokio::spawn(async move {
             let answered = match asked {
@@ -370,6 +375,7 @@ impl Connection {
                     None => reply,
                 }
             } else {
+                drop(carried_out.take());
                 let mut work: Box<dyn FnOnce() -> Work + Send> = Box::new(work);
                 let until = longest.map(|longest| Instant::now() + longest);
                 loop {
@@ -416,7 +422,7 @@ impl Connection {
                     open.remove(&token);
                 }
             }
-            drop(running);
+            drop((running, carried_out));
         })
     }
 

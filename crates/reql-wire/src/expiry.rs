@@ -10,7 +10,7 @@ use crate::partition;
 use crate::plan::Plan;
 use crate::route::{Place, reach};
 use crate::shared::Shared;
-use crate::tables::{decoded, failed};
+use crate::tables::{Tables, decoded, failed};
 use crate::transact::Carried;
 use crate::until::Until;
 use crate::work::{Reply, Work};
@@ -107,12 +107,14 @@ fn ended(shared: &Shared, table: &Table, partition: u32) -> core::result::Result
     })
 }
 
-impl Shared {
-    /// [Removes](Self::remove_ended_now) documents, for threads that may wait.
-    pub(crate) fn remove_ended(self: &Arc<Self>, table: &Arc<Table>, keys: Vec<Bytes>) -> Result<bool> {
-        self.runtime.block_on(self.remove_ended_now(table, keys)).map_err(|error| failed(&error))
+impl Tables {
+    /// [Removes](Shared::remove_ended_now) documents for a query.
+    pub(crate) fn remove_ended(&self, table: &Arc<Table>, keys: Vec<Bytes>) -> Result<bool> {
+        self.wait(self.0.remove_ended_now(table, keys)).map_err(|error| failed(&error))
     }
+}
 
+impl Shared {
     /// Removes those of these documents that have ended. Says whether there were any.
     pub(crate) async fn remove_ended_now(
         self: &Arc<Self>,

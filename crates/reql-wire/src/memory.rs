@@ -12,7 +12,12 @@ const VALUE_BYTES: usize = 128;
 pub(crate) struct Held {
     share: Arc<ClientShare>,
     bytes: Mutex<usize>,
+    /// What is carried out that the node waits for when it stops.
+    carried_out: Mutex<usize>,
 }
+
+/// That something is carried out which the node waits for when it stops, until dropped.
+pub(crate) struct CarriedOut(Arc<Held>);
 
 /// A part of it, until dropped.
 pub(crate) struct Kept {
@@ -22,7 +27,18 @@ pub(crate) struct Kept {
 
 impl Held {
     pub(crate) fn new(share: Arc<ClientShare>) -> Arc<Self> {
-        Arc::new(Self { share, bytes: Mutex::new(0) })
+        Arc::new(Self { share, bytes: Mutex::default(), carried_out: Mutex::default() })
+    }
+
+    /// Something is to be carried out and answered. `None` if the node stops: then it must not be.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<CarriedOut> {
+        let may_begin = {
+            let mut all = self.carried_out.lock();
+            *all += 1;
+            self.share.begin()
+        };
+        let carried_out = CarriedOut(self.clone());
+        may_begin.then_some(carried_out)
     }
 
     pub(crate) fn keep(self: &Arc<Self>, bytes: usize) -> Kept {
@@ -46,6 +62,17 @@ struct KeptBytes {
 impl AsRef<[u8]> for KeptBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl Drop for CarriedOut {
+    fn drop(&mut self) {
+        let mut left = self.0.carried_out.lock();
+        *left -= 1;
+        if *left == 0 {
+            // Said under the lock: otherwise something else may have begun.
+            self.0.share.answered();
+        }
     }
 }
 

@@ -179,10 +179,25 @@ struct Pace {
     woken: Arc<Notify>,
 }
 
+impl Pace {
+    fn is_wanted(&self) -> bool {
+        self.stop.goes_on() && !self.shared.is_stopping()
+    }
+}
+
 impl Pacer for Pace {
     fn goes_on(&self) -> bool {
         self.turn.share();
-        self.stop.goes_on() && !self.shared.is_stopping()
+        self.is_wanted()
+    }
+
+    fn outside(&self, act: &mut dyn FnMut(&dyn Fn() -> bool)) {
+        self.turn.outside(|may_lend| {
+            act(&|| {
+                may_lend();
+                self.is_wanted()
+            });
+        });
     }
 
     fn wake(&self) {

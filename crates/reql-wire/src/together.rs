@@ -96,7 +96,7 @@ impl Tables {
         let TakenKey { at, taken, is_of_query } = complaint;
         let info = &documents.get(*at).ok_or_else(damaged)?.table;
         // A document that has ended gives its keys up when it is removed.
-        if !is_of_query && self.0.remove_ended(&self.open(info)?, vec![taken.holder.clone()])? {
+        if !is_of_query && self.remove_ended(&self.open(info)?, vec![taken.holder.clone()])? {
             return Ok(None);
         }
         let (changed, holder) = self.compare(documents, Some(complaint))?;
@@ -157,7 +157,7 @@ impl Tables {
                 Reply::Taken(taken) => complaint = Some(TakenKey { at, taken, is_of_query: false }),
                 Reply::Ended(key) => {
                     let document = documents.get(at).ok_or_else(damaged)?;
-                    self.0.remove_ended(&self.open(&document.table)?, vec![key])?;
+                    self.remove_ended(&self.open(&document.table)?, vec![key])?;
                 }
                 Reply::Refused(reason) => {
                     return Err(Error::failed(format!("Cannot perform the atomic query: {reason}.")));

@@ -6,6 +6,7 @@
 //! compute counts nowhere, so only [some](LONG_QUERIES) are interrupted at one time; the others of those that take long keep their turns.
 
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -22,6 +23,9 @@ const QUERIES_OF_CONNECTION: usize = 4;
 const SLICE: Duration = Duration::from_millis(50);
 /// How long a query keeps its turn while it waits: most reads and writes are done sooner.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
+/// The same while it waits for something outside, such as a worker for JavaScript: whoever has that waits for a turn then, and loses it
+/// if it takes long.
+const SHORT_OUTSIDE: Duration = Duration::from_millis(20);
 
 /// The turns of a node.
 pub(crate) struct Turns {
@@ -115,6 +119,10 @@ impl Turns {
         Self::threads(self.count) - self.threads.available_permits()
     }
 
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
     /// Waits until no query is under way. None begins meanwhile.
     pub(crate) async fn ended(&self) {
         let all = u32::try_from(Self::threads(self.count)).unwrap_or(u32::MAX);
@@ -166,9 +174,23 @@ impl Turn {
         })
     }
 
+    /// Has something done outside, which may take long, and calls often what it is given. Blocks.
+    pub(crate) fn outside(&self, act: impl FnOnce(&dyn Fn())) {
+        let (began, is_lent) = (Instant::now(), Cell::new(false));
+        act(&|| {
+            let is_due = !is_lent.get() && self.turns.is_wanted() && began.elapsed() >= SHORT_OUTSIDE;
+            if is_due && self.give_back() {
+                is_lent.set(true);
+            }
+        });
+        if is_lent.get() {
+            self.turns.runtime.block_on(self.take());
+        }
+    }
+
     /// Called often by a query that computes: lets others have a turn, if they want one and this query has computed for long.
     pub(crate) fn share(&self) {
-        if self.turns.wanted.load(Ordering::Relaxed) == 0 {
+        if !self.turns.is_wanted() {
             return;
         }
         let mut permits = self.permits.lock();

@@ -118,7 +118,7 @@ impl Tables {
                 }
             }
             if !ended.is_empty() {
-                self.0.remove_ended(&table, ended).map_err(|error| unless_written(&written, error))?;
+                self.remove_ended(&table, ended).map_err(|error| unless_written(&written, error))?;
             }
             match written.iter().filter(|written| written.is_none()).count() {
                 0 => return Ok(written.into_iter().flatten().collect()),

@@ -57,6 +57,12 @@ pub trait Pacer: Send + Sync {
     /// Called often while a query runs. May wait; false ends the query.
     fn goes_on(&self) -> bool;
 
+    /// Has something done outside of the query, which asks often whether the answer is still wanted. That does not wait: what is done may
+    /// hold what others wait for. If it takes long, others have the query's turn meanwhile.
+    fn outside(&self, act: &mut dyn FnMut(&dyn Fn() -> bool)) {
+        act(&|| self.goes_on());
+    }
+
     /// Called from any thread when a feed of the query, which [waits](crate::Wait), may have got something.
     fn wake(&self) {}
 }
@@ -314,6 +320,17 @@ impl Env {
         } else {
             Err(Error::new(ErrorKind::Interrupted, "Query interrupted.").at(FrameId::ROOT))
         }
+    }
+
+    /// Has something done outside of the query, as [`Pacer::outside`] does.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub(crate) fn outside<T>(&self, mut act: impl FnMut(&dyn Fn() -> bool) -> T) -> Result<T> {
+        let mut done = None;
+        self.pacer.outside(&mut |is_wanted| done = Some(act(is_wanted)));
+        self.check()?;
+        done.ok_or_else(|| Error::new(ErrorKind::Internal, "What is outside of the query was not asked."))
     }
 
     /// # Errors

@@ -367,7 +367,7 @@ impl Prepared {
                 // A value that can be known only when something changes.
                 let error = match env.take_wait() {
                     Some(_) => no_end().at(error.frame().unwrap_or(FrameId::ROOT)),
-                    None => error,
+                    None => env.unless_written(error),
                 };
                 return Err(Failure::new(Stage::Run, &error, &frames));
             }
@@ -501,7 +501,7 @@ impl Cursor {
         self.wait = self.env.take_wait();
         match rows {
             Err(_) if self.wait.is_some() => Ok(Vec::new()),
-            rows => rows.map_err(|error| Failure::new(Stage::Run, &error, &self.frames)),
+            rows => rows.map_err(|error| Failure::new(Stage::Run, &self.env.unless_written(error), &self.frames)),
         }
     }
 

@@ -33,22 +33,18 @@ impl Env {
     fn with_script<T>(
         &self,
         source: &ScriptSource,
-        act: impl FnOnce(&mut dyn Script, &dyn Fn() -> bool) -> Result<T, ScriptFailure>,
+        act: impl Fn(&mut dyn Script, &dyn Fn() -> bool) -> Result<T, ScriptFailure>,
     ) -> Result<T> {
         let Some(engine) = self.source()?.scripts() else {
             return Err(Error::logic("JavaScript is turned off on this server."));
         };
         let mut script = self.script.borrow_mut();
         let script = script.get_or_insert_with(|| engine.begin());
-        let done = match source.timeout.is_zero() {
-            true => Err(ScriptFailure::Late),
-            false => act(&mut **script, &|| self.pacer().goes_on()),
-        };
         // What a query that was stopped did not wait for is no fault of the program.
-        match &done {
-            Ok(_) => self.step()?,
-            Err(_) => self.check()?,
-        }
+        let done = self.outside(|is_wanted| match source.timeout.is_zero() {
+            true => Err(ScriptFailure::Late),
+            false => act(&mut **script, is_wanted),
+        })?;
         done.map_err(|failure| failure.of(source))
     }
 }

@@ -44,7 +44,7 @@ pub trait ScriptEngine: Send + Sync {
     fn begin(&self) -> Box<dyn Script>;
 }
 
-/// Where the programs of one query run, apart from those of others.
+/// Where the programs of one query run, apart from those of others. What tells whether it goes on does not wait.
 pub trait Script: Send {
     /// Runs a program. One that has given a function before is not run again. Blocks while `goes_on` says that the answer is wanted.
     ///

@@ -60,8 +60,7 @@ impl Env {
     /// As those of the source.
     pub(crate) fn write(&self, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
         if !self.is_together() {
-            let written = self.source()?.write(self, table, writes, durability);
-            let written = written.map_err(|error| self.unless_written(error))?;
+            let written = self.source()?.write(self, table, writes, durability)?;
             self.note_written(&written);
             return Ok(written);
         }
@@ -110,7 +109,7 @@ impl Env {
         }
     }
 
-    /// The error with which a write of several batches ends: once the query has written something, it must not say that nothing was
+    /// The error with which the query ends: once the query has written something, it must not say that nothing was
     /// done.
     #[must_use]
     pub(crate) fn unless_written(&self, error: Error) -> Error {

@@ -52,6 +52,19 @@ fn a_write_that_fails_when_it_has_written_is_not_said_to_be_undone() {
     }
 }
 
+/// Only writes that failed later were once said to be in doubt. What is read between makes the query ask whether it goes on.
+#[test]
+fn a_read_that_fails_when_the_query_has_written_does_not_say_that_nothing_was_done() {
+    let insert = json!([56, [t(), documents(1)]]);
+    let wait = json!([43, [[173, [100_000]]]]);
+    for read in [json!([16, [t(), 1]]), json!([43, [t()]])] {
+        let tables = Tables::new(&["t"]);
+        let pacer = Drops { source: tables.0.clone(), documents: 1 };
+        let failed = tables.ask_while(Arc::new(pacer), &json!([2, [insert, wait, read]]), &json!({})).unwrap_err();
+        assert_eq!(failed.kind, ErrorKind::OpIndeterminate, "{read}: {}", failed.message);
+    }
+}
+
 #[test]
 fn lists_of_what_was_written_are_as_long_as_arrays_may_be() {
     let tables = Tables::new(&["t"]);

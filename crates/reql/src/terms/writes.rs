@@ -165,7 +165,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     let mut counts = Counts::new(env.array_limit);
     loop {
-        let batch = stream.next_batch(env, BATCH_ROWS).map_err(|error| env.unless_written(error))?;
+        let batch = stream.next_batch(env, BATCH_ROWS)?;
         if batch.is_empty() {
             break;
         }
@@ -259,7 +259,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let (table, mut stream) = Val { frame, kind: selection.kind }.into_selection(env)?;
     let hook = hook_of(call, env, &table)?;
     loop {
-        let batch = stream.next_batch(env, BATCH_ROWS).map_err(|error| env.unless_written(error))?;
+        let batch = stream.next_batch(env, BATCH_ROWS)?;
         if batch.is_empty() {
             break;
         }
@@ -298,8 +298,8 @@ fn for_each(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let function = call.function(env, 1, Shortcut::Constant)?;
     stream.check_finite()?;
     let mut total = Total::new(env.array_limit);
-    while let Some(row) = stream.next(env).map_err(|error| env.unless_written(error)).at(stream.frame)? {
-        let result = function.call(env, &[row], false).map_err(|error| env.unless_written(error))?;
+    while let Some(row) = stream.next(env).at(stream.frame)? {
+        let result = function.call(env, &[row], false)?;
         let frame = result.frame;
         let added = result.into_datum().and_then(|result| match &result {
             object if object.is_object() => total.add(object),

@@ -235,6 +235,23 @@ fn many_queries_run_at_once() {
     assert_eq!(client.ask(&js("1")), 1);
 }
 
+/// A query that had to wait for its turn once kept its place before the workers meanwhile, or its worker, and those that had turns waited
+/// behind it until their time was over.
+#[test]
+fn queries_that_wait_for_their_turns_keep_no_worker_from_others() {
+    let ((node, _data), mut client, port) = start(&["reql.javascript_workers=1", "reql.query_threads=1"]);
+    let program = "row => { for (const end = Date.now() + 4; Date.now() < end;); return row }";
+    let threads: Vec<_> = (0..12)
+        .map(|_| {
+            let sum = json!([145, [[38, [[173, [40]], timed(program, 5.0)]]]]);
+            std::thread::spawn(move || Client::to(port).ask(&sum))
+        })
+        .collect();
+    assert_eq!(client.ask(&json!([24, [1, 1]])), 2);
+    threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), 780));
+    assert_eq!(metric(&node, "tessera_reql_javascript_killed_total{}"), 0.0);
+}
+
 #[test]
 fn javascript_can_be_turned_off() {
     let ((node, _data), mut client, _) = start(&["reql.javascript_workers=0"]);

@@ -167,8 +167,7 @@ impl Asked {
             return Err(Error::logic("HTTP requests out of queries are not available on this server."));
         };
         let request = HttpRequest { url: self.full_url()?, ..self.request.clone() };
-        let answer = client.fetch(&request, &|| env.pacer().goes_on());
-        env.check()?;
+        let answer = env.outside(|is_wanted| client.fetch(&request, is_wanted))?;
         answer.or_else(|failure| {
             let shown = (!failure.is_late).then_some((&Value::Null, &Value::Null));
             Err(self.error(&failure.message, shown)?)
