@@ -8,7 +8,7 @@ use tessera_types::Admitted;
 
 impl Connection {
     /// Has a command that is to be carried out here wait, or answers it with a refusal, as its table wants it. Returns whether
-    /// it is to be carried out. What came before it is settled first if it does not go on at once.
+    /// it is to be carried out. What came before it is carried out first if it does not go on at once.
     pub(super) async fn admit(&mut self, command: &Command, frame: &OwnedFrame) -> bool {
         let (reads, is_write) = (command.flags.read, command.flags.write);
         let Some(table) = self.session.table.as_ref().filter(|_| reads || is_write) else { return true };
@@ -20,7 +20,7 @@ impl Connection {
             // No client of Redis expects to be left without an answer.
             Admitted::Dropped(error) => (Some(error), Duration::ZERO),
         };
-        self.settle().await;
+        self.flush_pending().await;
         self.wait_for(None, tokio::time::sleep(pause)).await;
         let Some(error) = error else { return true };
         self.refuse(&CommandError::Request(error));

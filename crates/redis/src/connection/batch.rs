@@ -3,7 +3,7 @@
 //! The writes of a pipeline travel as one [`Operation`] with a part for each command and partition: one place for all
 //! replies, and one wake-up when the last is there.
 
-use super::elsewhere::Merge;
+use super::forwarding::Merge;
 use super::frame::OwnedFrame;
 use super::replies::{Replies, ReplyList};
 use super::watches::Watched;
@@ -19,7 +19,7 @@ use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, 
 use tessera_types::RequestError;
 use tokio::sync::Notify;
 
-/// Commands that are gathered to be sent.
+/// Commands that are to be sent together.
 #[derive(Default)]
 pub(super) struct Batch {
     work: Vec<Work>,
@@ -64,7 +64,7 @@ impl Batch {
 
     /// Whether it has a command for one of the partitions.
     pub(super) fn concerns(&self, parts: &[(u32, OwnedFrame)]) -> bool {
-        self.partitions.iter().any(|gathered| parts.iter().any(|(partition, _)| gathered == partition))
+        self.partitions.iter().any(|pending| parts.iter().any(|(partition, _)| pending == partition))
     }
 
     /// Adds a command that is answered already.
@@ -355,7 +355,7 @@ fn is_overtaken(
     match watched {
         Watched::Here(watch, _) if watch.is_touched() || !is_kept(watch) => Ok(true),
         Watched::Here(watch, before) => is_other(watch.hash_key(), before),
-        Watched::Elsewhere { key, token } => is_other(key, &digest_in(token)),
+        Watched::Remote { key, token } => is_other(key, &digest_in(token)),
         Watched::Lost { .. } => Ok(true),
     }
 }
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_watched_key_that_cannot_be_read_is_not_taken_for_unchanged() {
         for before in ["", "digest"] {
-            let watched = Watched::Elsewhere { key: b"k".to_vec(), token: before.into() };
+            let watched = Watched::Remote { key: b"k".to_vec(), token: before.into() };
             let failed = is_overtaken(&watched, |_| true, |_| Err(CommandError::Request(RequestError::NotReady)));
             assert!(matches!(failed, Err(CommandError::Request(RequestError::NotReady))));
             let read = |now: &'static str| is_overtaken(&watched, |_| true, move |_| Ok(now.into())).unwrap();

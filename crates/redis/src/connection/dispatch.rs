@@ -1,7 +1,7 @@
 //! From commands on keys to the partitions that hold them.
 
 use super::batch::{self, Answered, Batch, Mode};
-use super::elsewhere;
+use super::forwarding;
 use super::frame::OwnedFrame;
 use super::large_hashes::Asked;
 use super::partitions::{Parts, parts};
@@ -17,18 +17,18 @@ use tessera_store::{InstantScope, KEYS_AT_ONCE, READ_TRIES, Table};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis, ValueKind};
 
 impl Connection {
-    /// Adds a write to those to be sent to the partitions, in its parts if they are known. The reply is waited for in [`Self::settle`].
-    pub(super) fn gather_write(&mut self, command: &'static Command, frame: OwnedFrame, known: Option<Parts>) {
+    /// Adds a write to those to be sent to the partitions, in its parts if they are known. The reply is waited for in [`Self::flush_pending`].
+    pub(super) fn add_write(&mut self, command: &'static Command, frame: OwnedFrame, known: Option<Parts>) {
         let parts = match (known, &self.session.table) {
             (Some(parts), _) => Ok(parts),
             (None, Some(table)) => parts(table, command, frame),
             (None, None) => Err(CommandError::NO_TABLE),
         };
-        self.elsewhere.note_write_here(command);
+        self.forwards.note_write_here(command);
         match parts {
             // Another node has asked, and its table was split here since. One reply cannot tell it which parts were done, so
             // none is: it sends them one by one when it has heard of the split.
-            Ok(parts) if parts.len() > 1 && self.is_confined() => {
+            Ok(parts) if parts.len() > 1 && self.is_of_node() => {
                 self.answer_write(command, &RequestError::NotReady.into())
             }
             Ok(parts) => self.writes.push(command, parts.into_iter()),
@@ -43,17 +43,17 @@ impl Connection {
         self.writes.push_answered(command, reply);
     }
 
-    /// Whether commands have gathered that must be carried out before the next one of another kind. To be asked before
-    /// [`Self::settle`] where most commands pass: the future takes some hundred instructions even if it has nothing to do.
+    /// Whether commands are pending that must be carried out before the next one of another kind. To be asked before
+    /// [`Self::flush_pending`] where most commands pass: the future takes some hundred instructions even if it has nothing to do.
     #[inline]
-    pub(super) fn has_gathered(&self) -> bool {
-        !self.writes.is_empty() || !self.elsewhere.is_empty()
+    pub(super) fn has_pending(&self) -> bool {
+        !self.writes.is_empty() || !self.forwards.is_empty()
     }
 
-    /// Sends the writes that have gathered, waits for them, and takes their replies in order.
-    pub(super) async fn settle(&mut self) {
-        if !self.elsewhere.is_empty() {
-            return self.reach_elsewhere().await;
+    /// Sends the writes that are pending, waits for them, and takes their replies in order.
+    pub(super) async fn flush_pending(&mut self) {
+        if !self.forwards.is_empty() {
+            return self.forward_pending().await;
         }
         if self.writes.is_empty() {
             return;
@@ -62,12 +62,12 @@ impl Connection {
         let (began, first, replied) = (Instant::now(), writes.first(), self.output.len());
         let table = self.session.table();
         self.output.note_complete();
-        let answered = self.run_batch(table.as_deref(), Mode::Write(self.session.choices.writes), writes).await;
+        let answered = self.run_batch(table.as_deref(), Mode::Write(self.session.options.writes), writes).await;
         let ended = match table.filter(|_| self.may_forward() && answered.has_undone()) {
             Some(table) => {
                 let commands: Vec<_> = answered.commands().collect();
-                let forwarding = self.forwarding();
-                let replies = self.wait_for(None, Box::pin(forwarding.finish_elsewhere(&table, answered))).await;
+                let forwarder = self.forwarder();
+                let replies = self.wait_for(None, Box::pin(forwarder.forward_undone(&table, answered))).await;
                 replies.iter().for_each(|reply| self.output.push(reply));
                 self.note_answered(commands.into_iter(), replied)
             }
@@ -98,7 +98,7 @@ impl Connection {
         let Some(table) = self.session.table() else {
             return self.refuse(&CommandError::NO_TABLE);
         };
-        if self.session.choices.reads == ReadMode::Majority {
+        if self.session.options.reads == ReadMode::Majority {
             return self.read_confirmed(&table, command, frame).await;
         }
         if command.fan_out == FanOut::Gather {
@@ -118,13 +118,13 @@ impl Connection {
             let replies = self.output.split_off(began);
             let begins = std::iter::once(began).chain(ends.iter().copied());
             let parts = begins.zip(&ends).map(|(from, to)| replies.part(from - began..to - began));
-            elsewhere::sum(parts, self.session.protocol, &mut self.output);
+            forwarding::sum(parts, self.session.protocol, &mut self.output);
         }
     }
 
     /// Has the partitions' loops make a read, confirmed by a majority of the replicas.
     async fn read_confirmed(&mut self, table: &Arc<Table>, command: &'static Command, frame: &OwnedFrame) {
-        let Some((parts, merge)) = elsewhere::split(table, command, frame) else {
+        let Some((parts, merge)) = forwarding::split(table, command, frame) else {
             return self.refuse(&CommandError::Request(RequestError::CrossPartition));
         };
         let mut replies = Vec::new();
@@ -139,7 +139,7 @@ impl Connection {
     /// is no lease now. It waits for these. What another node has asked for does so wherever the partition is led, however long ago it
     /// was used: if it came back undone, and later commands of the client's pipeline were done, it could not be tried again.
     pub(super) fn reads_in_turn(&self, table: &Table, partition: u32) -> bool {
-        Self::is_here(table, partition) || self.is_confined() && table.serves(partition)
+        Self::is_here(table, partition) || self.is_of_node() && table.serves(partition)
     }
 
     /// Likewise of all keys of an MGET, if they are read partition by partition.
@@ -157,7 +157,7 @@ impl Connection {
         frame: &OwnedFrame,
         now: UnixMillis,
     ) {
-        let (protocol, reads, began) = (self.session.protocol, self.session.choices.reads, self.output.len());
+        let (protocol, reads, began) = (self.session.protocol, self.session.options.reads, self.output.len());
         let hash = Asked::of(command).filter(|_| reads != ReadMode::Outdated);
         if let Some(asked) = hash {
             let read = self.read_hash(asked, table, partition, frame.arguments()[1], now).await;
@@ -208,7 +208,7 @@ impl Connection {
             }
         }
         self.output.truncate(began);
-        let mode = Mode::Write(self.session.choices.writes);
+        let mode = Mode::Write(self.session.options.writes);
         let reply = self.run_one(table, mode, command, partition, frame.clone()).await;
         self.output.push(reply.one());
     }
@@ -232,7 +232,7 @@ impl Connection {
     /// partitions are off.
     async fn run_gather(&mut self, table: &Arc<Table>, command: &'static Command, frame: &OwnedFrame, now: UnixMillis) {
         let began = self.output.len();
-        let reads = self.session.choices.reads;
+        let reads = self.session.options.reads;
         let is_atomic = self.transacts() && reads != ReadMode::Outdated;
         let scope = if is_atomic { InstantScope::Table } else { InstantScope::Partition };
         let outcome = {
@@ -288,7 +288,7 @@ impl Connection {
         let began = self.output.len();
         let mut reply = self.output.writer(self.session.protocol);
         reply.array(keys.len());
-        let reads = self.session.choices.reads;
+        let reads = self.session.options.reads;
         let is_one_instant = table.read_at_one_instant(keys, reads, scope, now, &mut |_, stored| match stored
             .filter(|stored| stored.kind == ValueKind::Plain)
         {
@@ -309,7 +309,7 @@ impl Connection {
         keys: &[RecordKey<'_>],
         now: UnixMillis,
     ) -> Result<(), CommandError> {
-        let (protocol, reads, began) = (self.session.protocol, self.session.choices.reads, self.output.len());
+        let (protocol, reads, began) = (self.session.protocol, self.session.options.reads, self.output.len());
         self.output.writer(protocol).array(keys.len());
         let mut done = 0;
         while done < keys.len() {
@@ -337,7 +337,7 @@ impl Connection {
         frame: &OwnedFrame,
         now: UnixMillis,
     ) {
-        let Some((parts, merge)) = elsewhere::split(table, command, frame) else { return };
+        let Some((parts, merge)) = forwarding::split(table, command, frame) else { return };
         let mut replies = Vec::with_capacity(parts.len());
         for (partition, frame) in &parts {
             let began = self.output.len();

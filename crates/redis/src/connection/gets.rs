@@ -49,23 +49,23 @@ impl Connection {
         if self.may_forward() {
             let table = self.session.table.as_ref()?;
             let partition = table.partition_of(&RecordKey::new(&input[key.clone()], b""));
-            if !self.elsewhere.is_empty() || table.reader_of(partition, self.session.choices.reads) != Leader::Here {
+            if !self.forwards.is_empty() || table.reader_of(partition, self.session.options.reads) != Leader::Here {
                 return None;
             }
         }
         Some(key.clone())
     }
 
-    /// Runs the GETs that have gathered if none of them has to wait for anything, as a GET that comes alone hardly ever has: no
+    /// Runs the GETs that are pending if none of them has to wait for anything, as a GET that comes alone hardly ever has: no
     /// future is made for it. Returns what is left for [`Self::run_gets`] to do.
     pub(super) fn run_gets_at_once(&mut self, input: &[u8], now: UnixMillis) -> Option<Begun> {
         let gets = std::mem::take(&mut self.gets);
-        let is_one_slice = gets.len() <= self.turn.slice() && !self.has_gathered() && !self.turn.is_over();
+        let is_one_slice = gets.len() <= self.turn.slice() && !self.has_pending() && !self.turn.is_over();
         let begun = if is_one_slice && !self.is_full() {
             let before = self.output.len();
             let slice = self.run_from_caches(input, &gets, now);
             match slice {
-                Slice::Answered(ran) if ran == gets.len() && self.elsewhere.is_empty() => {
+                Slice::Answered(ran) if ran == gets.len() && self.forwards.is_empty() => {
                     self.note_turn(ran, before);
                     self.gets = gets;
                     self.gets.clear();
@@ -80,11 +80,11 @@ impl Connection {
         Some(Begun(begun))
     }
 
-    /// Runs the GETs that have gathered.
+    /// Runs the GETs that are pending.
     pub(super) async fn run_gets(&mut self, input: &[u8], mut now: UnixMillis, begun: Begun) -> io::Result<()> {
         let Begun(mut begun) = begun;
-        if begun.is_none() && self.has_gathered() {
-            self.settle().await;
+        if begun.is_none() && self.has_pending() {
+            self.flush_pending().await;
         }
         let gets = std::mem::take(&mut self.gets);
         let mut done = 0;
@@ -101,8 +101,8 @@ impl Connection {
                 Slice::Waits(waits) => self.finish_from_disk(input, slice, before, *waits).await,
             };
             done += ran;
-            if self.has_gathered() {
-                self.settle().await;
+            if self.has_pending() {
+                self.flush_pending().await;
             }
             self.note_turn(ran, before);
             let is_much = self.output.len() >= REPLY_BYTES;
@@ -138,7 +138,7 @@ impl Connection {
             self.note_gets(batch.len(), 0, began);
             return Slice::Answered(batch.len());
         };
-        let reads = self.session.choices.reads;
+        let reads = self.session.options.reads;
         let keys = keys(input, batch);
         let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
         let no_string = if has_hashes { NoString::Error } else { NoString::Nothing };
@@ -179,7 +179,7 @@ impl Connection {
                 let get = crate::commands::find(b"get").expect("GET is a command");
                 for range in batch {
                     let words = [&b"GET"[..], &input[range.clone()]];
-                    self.gather_write(get, OwnedFrame::from_arguments(words.into_iter()), None);
+                    self.add_write(get, OwnedFrame::from_arguments(words.into_iter()), None);
                 }
             }
             Err(RequestError::NotReady) if self.may_forward() => {

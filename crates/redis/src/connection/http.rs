@@ -1,9 +1,9 @@
 //! Browsers at the wrong door.
 //!
-//! A page of any web site can have a browser send a request to this port, with a body of its choice, and inline commands make a
+//! A page of any web site can have a browser send a request to this port, with a body of its option, and inline commands make a
 //! request look like commands: its head would be answered with errors and its body carried out. Redis ends such connections at
 //! the first line that can only be HTTP, and so does this. Where the port speaks no TLS, a connection that begins it is ended too:
-//! a page can have lines of its choice stand in what its browser sends first, and a client that errs learns why from the log.
+//! a page can have lines of its option stand in what its browser sends first, and a client that errs learns why from the log.
 
 use super::Connection;
 

@@ -108,7 +108,7 @@ impl Connection {
                 page = self.read_page(table, partition, key, Some(&from), now).await?;
                 fields += page.records.len();
             }
-            if table.is_one_instant(partition, self.session.choices.reads, before) {
+            if table.is_one_instant(partition, self.session.options.reads, before) {
                 let replied = self.output.len();
                 let mut reply = self.reply();
                 match asked {
@@ -145,7 +145,7 @@ impl Connection {
         after: Option<&Bytes>,
         now: UnixMillis,
     ) -> Result<Page, CommandError> {
-        let (reads, limit) = (self.session.choices.reads, self.page);
+        let (reads, limit) = (self.session.options.reads, self.page);
         match from_caches(|| Page::read(table, partition, key, after, limit, (reads, now))) {
             Err(CommandError::Request(RequestError::WouldWait)) => {
                 let (table, key, after) = (table.clone(), key.to_vec(), after.cloned());

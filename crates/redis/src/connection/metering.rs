@@ -49,7 +49,7 @@ impl Connection {
     ) -> Instant {
         let now = Instant::now();
         let mut replies = self.output.bytes().get(began..).unwrap_or_default();
-        if self.is_confined() || replies.is_empty() {
+        if self.is_of_node() || replies.is_empty() {
             return now;
         }
         let mut commands = commands.peekable();
@@ -91,7 +91,7 @@ impl Connection {
 
     /// Notes a command that was answered with an error; an unknown one if it is `None`.
     pub(super) fn note_refused(&self, command: Option<&'static Command>) {
-        if !self.is_confined() {
+        if !self.is_of_node() {
             self.server.meter.note_errors(place_of(command), 1);
             self.note_requests(command.map_or(RequestKind::Other, kind_of), 1, Instant::now());
         }
@@ -100,7 +100,7 @@ impl Connection {
     /// Notes GETs that have run together, of which so many have found something, and whose replies begin at `began`. It is one look at
     /// the clock for all.
     pub(super) fn note_gets(&self, gets: usize, hits: u64, began: usize) {
-        if self.is_confined() {
+        if self.is_of_node() {
             return;
         }
         let (gets, get, meter) = (gets as u64, self.server.get, &self.server.meter);

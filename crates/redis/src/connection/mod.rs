@@ -2,7 +2,7 @@
 //!
 //! **A pipeline** is what one read brought: all its commands are parsed and carried out before the replies go out in
 //! one write. Commands take effect in the order in which they came. Reads run at once, where the connection lives;
-//! adjacent GETs run as one batch, so that their cache misses overlap. Writes gather too; before the next read and at the
+//! adjacent GETs run as one batch, so that their cache misses overlap. Writes are collected too; before the next read and at the
 //! end they are sent to the partitions' loops together and waited for, so a client reads its own writes.
 //!
 //! **Memory** of a connection is bounded: a command by the limits on what may be sent, replies by writing them out
@@ -15,11 +15,10 @@
 
 mod admission;
 mod batch;
-mod choices;
 mod cluster_command;
 mod databases;
 mod dispatch;
-mod elsewhere;
+mod forwarding;
 mod frame;
 mod gets;
 mod http;
@@ -34,6 +33,7 @@ mod replies;
 mod scan_position;
 mod server_commands;
 mod session;
+mod session_options;
 mod table_commands;
 #[cfg(test)]
 mod tests;
@@ -47,8 +47,8 @@ use crate::redacted::redacted;
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
-pub(crate) use elsewhere::carry_out;
-use elsewhere::{Confined, Elsewhere, Place};
+pub(crate) use forwarding::carry_out;
+use forwarding::{PendingForwards, Place, Reach};
 use frame::OwnedFrame;
 use gets::Begun;
 use patience::Patience;
@@ -87,8 +87,8 @@ pub(crate) struct Connection {
     /// Writes that are not sent yet.
     writes: Batch,
     /// Commands for other nodes that are not sent yet.
-    elsewhere: Elsewhere,
-    confined: Confined,
+    forwards: PendingForwards,
+    reach: Reach,
     /// Room for the arguments of the command being parsed.
     frame: Frame,
     /// Keys of GETs that wait to be run as a batch, as ranges of the input.
@@ -99,7 +99,7 @@ pub(crate) struct Connection {
     patience: Patience,
     /// How many fields of a hash are read at a time.
     page: usize,
-    /// Gathered writes whose replies hold values.
+    /// Pending writes whose replies hold values.
     returning: usize,
     closing: bool,
 }
@@ -117,8 +117,8 @@ impl Connection {
             input: Vec::new(),
             output: Replies::default(),
             writes: Batch::default(),
-            elsewhere: Elsewhere::default(),
-            confined: Confined::No,
+            forwards: PendingForwards::default(),
+            reach: Reach::Cluster,
             frame: Frame::default(),
             gets: Vec::new(),
             turn: Turn::default(),
@@ -269,8 +269,8 @@ impl Connection {
         {
             self.run_gets(&input, now, begun).await?;
         }
-        if self.has_gathered() {
-            self.settle().await;
+        if self.has_pending() {
+            self.flush_pending().await;
         }
         self.server.commands.fetch_add(commands, Ordering::Relaxed);
         self.client.commands.fetch_add(commands, Ordering::Relaxed);
@@ -299,7 +299,7 @@ impl Connection {
     /// Says what is wrong with the input, and ends the connection: where the next command begins is not known.
     async fn refuse_input(&mut self, input: &[u8], error: &ParseError, now: UnixMillis) -> io::Result<()> {
         self.run_gets(input, now, Begun::default()).await?;
-        self.settle().await;
+        self.flush_pending().await;
         self.reply().error(&format!("ERR {error}"));
         self.closing = true;
         self.write_out().await?;
@@ -360,14 +360,14 @@ impl Connection {
             self.run_gets(input, now, Begun::default()).await?;
         }
         if self.is_full() {
-            self.settle().await;
+            self.flush_pending().await;
             self.refuse(&CommandError::Request(RequestError::NotReady));
             return Ok(());
         }
         let owned = OwnedFrame::take(input, frame);
         let name = owned.argument(0);
         let Some(command) = commands::find(name) else {
-            self.settle().await;
+            self.flush_pending().await;
             if http::names_http(name) {
                 self.end_http();
                 return Ok(());
@@ -378,7 +378,7 @@ impl Connection {
             return Ok(());
         };
         if let Err(error) = self.session.check(command, owned.len()) {
-            self.settle().await;
+            self.flush_pending().await;
             match command.run {
                 Run::Session(SessionCommand::Exec) => self.abort(&error),
                 _ => {
@@ -390,14 +390,14 @@ impl Connection {
             return Ok(());
         }
         if self.session.transaction.is_some() && !open_transaction::ends_or_looks_at(command) {
-            self.settle().await;
+            self.flush_pending().await;
             let replied = self.output.len();
             self.queue(command, owned);
             self.note_answered(std::iter::once(Some(command)), replied);
             return Ok(());
         }
         if self.writes_several_partitions(command, &owned) {
-            self.settle().await;
+            self.flush_pending().await;
             if !self.admit(command, &owned).await {
                 self.note_refused(Some(command));
                 return Ok(());
@@ -409,13 +409,13 @@ impl Connection {
             return Ok(());
         }
         if self.reads_several_partitions(command, &owned) {
-            self.settle().await;
+            self.flush_pending().await;
             if !self.admit(command, &owned).await {
                 self.note_refused(Some(command));
                 return Ok(());
             }
             let (began, replied) = (Instant::now(), self.output.len());
-            match self.may_gather_here(command, &owned) {
+            match self.may_join_batch(command, &owned) {
                 true => self.run_read(command, &owned, now).await,
                 false => self.read_several_partitions(command, &owned).await,
             }
@@ -427,8 +427,8 @@ impl Connection {
         let mut parts = None;
         if self.may_forward() {
             match self.place(command, &owned).await {
-                Place::Elsewhere => {
-                    self.reach_slice().await;
+                Place::Forwarded => {
+                    self.forward_slice().await;
                     return Ok(());
                 }
                 Place::Here(known) => parts = known,
@@ -442,15 +442,15 @@ impl Connection {
             && command.flags.write
         {
             self.returning += usize::from(returns_values(command, &owned));
-            self.gather_write(command, owned, parts);
+            self.add_write(command, owned, parts);
             if self.returning >= self.turn.slice() || self.writes.len() >= GATHERED {
-                self.settle().await;
+                self.flush_pending().await;
             }
             return Ok(());
         }
         let began = Instant::now();
-        if self.has_gathered() {
-            self.settle().await;
+        if self.has_pending() {
+            self.flush_pending().await;
         }
         let replied = self.output.len();
         let ended;
@@ -478,8 +478,8 @@ impl Connection {
                 ended = match self.may_forward() {
                     true => answered,
                     false => {
-                        // Writes gather next, and their replies come later.
-                        self.reach_elsewhere().await;
+                        // Writes are pending next, and their replies come later.
+                        self.forward_pending().await;
                         Instant::now()
                     }
                 };
@@ -503,7 +503,7 @@ impl Connection {
 
     /// Whether another node has asked for as much as it may get at a time.
     fn is_full(&self) -> bool {
-        self.is_confined() && self.output.len() >= ANSWER_BYTES
+        self.is_of_node() && self.output.len() >= ANSWER_BYTES
     }
 
     fn note_slow(&self, frame: &OwnedFrame, took: Duration) {

@@ -103,7 +103,7 @@ impl OpenTransaction {
     pub(super) fn frames(&self, watches: &[Watched]) -> Vec<OwnedFrame> {
         let word = |word: &'static [u8]| OwnedFrame::from_arguments(std::iter::once(word));
         let tokens = watches.iter().filter_map(|watched| match watched {
-            Watched::Elsewhere { key, token } => Some([&key[..], token]),
+            Watched::Remote { key, token } => Some([&key[..], token]),
             // Watched before the cluster had a second node.
             Watched::Here(..) | Watched::Lost { .. } => None,
         });

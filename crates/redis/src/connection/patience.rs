@@ -3,7 +3,7 @@
 //! the commands before it are sent.
 
 use super::Connection;
-use super::elsewhere::Front;
+use super::forwarding::Front;
 use super::replies::Replies;
 use std::future::Future;
 use std::pin::pin;

@@ -1,7 +1,7 @@
 //! What a connection has chosen: user, table, protocol, durability, an open transaction.
 
-use super::choices::Choices;
 use super::open_transaction::{self, OpenTransaction};
+use super::session_options::SessionOptions;
 use super::watches::Watches;
 use crate::acl::{self, Allowed};
 use crate::clients::Client;
@@ -21,7 +21,7 @@ pub(super) struct Session {
     pub(super) table: Option<Arc<Table>>,
     /// The number under which the client has chosen the table. Once that is truncated, another one has it.
     number: Option<TableNumber>,
-    pub(super) choices: Choices,
+    pub(super) options: SessionOptions,
     /// Whether it wants to be told where to go instead of being served from there.
     pub(super) wants_redirects: bool,
     pub(super) transaction: Option<OpenTransaction>,
@@ -45,7 +45,7 @@ impl Session {
             user: None,
             table: None,
             number: None,
-            choices: Choices::default(),
+            options: SessionOptions::default(),
             wants_redirects: false,
             transaction: None,
             watches: Watches::default(),
@@ -131,7 +131,7 @@ impl Session {
         let table = self.table.as_ref().map(|table| table.name());
         let allowed = self.user.as_ref().map(|user| Allowed::of(user, table.as_deref().map(|name| &**name)));
         self.allowed = allowed.unwrap_or_default();
-        self.reads_freely = self.allowed.read && self.transaction.is_none() && self.choices.reads != ReadMode::Majority;
+        self.reads_freely = self.allowed.read && self.transaction.is_none() && self.options.reads != ReadMode::Majority;
     }
 
     pub(super) fn show(&self, client: &Client) {

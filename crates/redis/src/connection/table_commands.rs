@@ -1,10 +1,10 @@
 //! Commands on whole tables: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, and choosing a table.
 
-use super::elsewhere::Confined;
+use super::forwarding::Reach;
 use super::frame::OwnedFrame;
 use super::replies::Replies;
 use super::scan_position::ScanPosition;
-use super::{Connection, elsewhere};
+use super::{Connection, forwarding};
 use crate::commands::{Command, CommandError};
 use crate::glob;
 use crate::number::parse_integer;
@@ -144,9 +144,9 @@ impl Connection {
 
     /// The partitions that a command on the whole table is about here, the last excluded.
     fn range(&self, table: &Table) -> (u32, u32) {
-        match self.confined {
-            Confined::To(partition) => (partition, partition + 1),
-            Confined::Here | Confined::No => (0, table.schema().partitions),
+        match self.reach {
+            Reach::Partition(partition) => (partition, partition + 1),
+            Reach::Node | Reach::Cluster => (0, table.schema().partitions),
         }
     }
 
@@ -215,9 +215,9 @@ impl Connection {
         if self.may_forward() {
             let counts = self.ask_partitions(&table, command, frame, all).await;
             let protocol = self.session.protocol;
-            return elsewhere::sum(counts.iter().map(Replies::one), protocol, &mut self.output);
+            return forwarding::sum(counts.iter().map(Replies::one), protocol, &mut self.output);
         }
-        let asked = if let Confined::To(partition) = self.confined { partition..partition + 1 } else { all };
+        let asked = if let Reach::Partition(partition) = self.reach { partition..partition + 1 } else { all };
         for partition in asked.clone() {
             if let Err(error) = self.await_intents(&table, partition).await {
                 return self.refuse(&CommandError::Request(error));
@@ -247,7 +247,7 @@ impl Connection {
         if self.may_forward() {
             let all = 0..table.schema().partitions;
             let replies = self.ask_partitions(&table, command, frame, all).await;
-            let merge = elsewhere::Merge::Same { parts: replies.len() };
+            let merge = forwarding::Merge::Same { parts: replies.len() };
             merge.write(&mut replies.iter().map(Replies::one), self.session.protocol, &mut self.output);
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! What depends on the instant at which something happens elsewhere, brought about from inside.
 
-use super::elsewhere::Confined;
+use super::forwarding::Reach;
 use super::*;
 use crate::server::RedisConfig;
 use crate::test_cluster::{TestNode, config, wait_for};
@@ -82,9 +82,9 @@ async fn a_part_that_was_done_is_not_done_again_when_another_partition_has_moved
     // As if the partition of `there` had moved after it was looked where that is.
     for lines in ["INCR n".to_string(), format!("DEL {here} {there}"), "INCR n".into()] {
         let command = commands::find(frame(&lines).arguments()[0]).unwrap();
-        connection.gather_write(command, frame(&lines), None);
+        connection.add_write(command, frame(&lines), None);
     }
-    connection.settle().await;
+    connection.flush_pending().await;
     let replies = String::from_utf8(std::mem::take(&mut connection.output).bytes().to_vec()).unwrap();
     assert_eq!(replies, ":2\r\n:2\r\n:3\r\n");
     assert_eq!(connection.given(&format!("GET {here}\nGET {there}")).await, "$-1\r\n$-1\r\n");
@@ -109,9 +109,9 @@ async fn commands_for_both_nodes_are_carried_out_together_and_answered_in_their_
     let replies =
         connection.given(&format!("INCR {there}\nINCR {here}\nGET {here}\nGET {there}\nINCR {here}\nPING")).await;
     assert_eq!(replies, ":4\r\n:4\r\n$1\r\n4\r\n$1\r\n4\r\n:5\r\n+PONG\r\n");
-    // As if the partition of `there` had moved after its writes had gathered to be carried out here.
+    // As if the partition of `there` had moved after its writes were pending here.
     for lines in [format!("INCR {there}"), format!("INCR {here}")] {
-        connection.gather_write(commands::find(b"incr").unwrap(), frame(&lines), None);
+        connection.add_write(commands::find(b"incr").unwrap(), frame(&lines), None);
     }
     let replies = connection.given(&format!("GET {there}\nINCR {here}\nINCR {there}")).await;
     assert_eq!(replies, ":5\r\n:6\r\n$1\r\n5\r\n:7\r\n:6\r\n");
@@ -179,7 +179,7 @@ async fn another_node_is_not_told_that_nothing_was_done_when_some_was() {
     let (first, _second, table, here, there) = two_nodes().await;
     let mut connection = connection(&first, &table);
     assert_eq!(connection.given(&format!("SET {here} 1\nSET {there} 1")).await, "+OK\r\n+OK\r\n");
-    connection.confined = Confined::Here;
+    connection.reach = Reach::Node;
     let replies = connection.given(&format!("DEL {here} {there}\nEXISTS {here}")).await;
     assert!(replies.starts_with("-LOADING ") && replies.ends_with("\r\n:1\r\n"), "{replies}");
 }

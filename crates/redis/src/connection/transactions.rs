@@ -2,7 +2,7 @@
 
 use super::Connection;
 use super::batch::{self, Batch, Mode};
-use super::elsewhere::bulk;
+use super::forwarding::bulk;
 use super::frame::OwnedFrame;
 use super::open_transaction::{OpenTransaction, longest_transaction};
 use super::partitions::partition_of_all;
@@ -92,7 +92,7 @@ impl Connection {
             if is_watching_here {
                 return self.reply().null_array();
             }
-            return self.exec_elsewhere(at, transaction.frames(&watches)).await;
+            return self.forward_exec(at, transaction.frames(&watches)).await;
         }
         for (command, frame) in &transaction.commands {
             if !self.admit(command, frame).await {
@@ -101,17 +101,17 @@ impl Connection {
         }
         let again = self.may_forward().then(|| transaction.frames(&watches));
         let watches = watches.into_iter().map(|watched| match watched {
-            Watched::Elsewhere { key, token } => self.find_watched(&key, &token),
+            Watched::Remote { key, token } => self.find_watched(&key, &token),
             watched => watched,
         });
         let watches = watches.collect();
         let mut batch = Batch::default();
         batch.push_transaction(at, transaction.commands, watches);
-        let answered = self.run_batch(Some(&table), Mode::Write(self.session.choices.writes), batch).await;
+        let answered = self.run_batch(Some(&table), Mode::Write(self.session.options.writes), batch).await;
         match again.filter(|_| answered.has_undone()) {
             None => answered.write(&mut self.output),
             Some(_) if is_watching_here => self.reply().null_array(),
-            Some(frames) => self.exec_elsewhere(at, frames).await,
+            Some(frames) => self.forward_exec(at, frames).await,
         }
     }
 
@@ -120,7 +120,7 @@ impl Connection {
             return self.reply().error("ERR WATCH inside MULTI is not allowed");
         }
         let Some(table) = self.session.table() else { return self.refuse(&CommandError::NO_TABLE) };
-        if self.is_confined() {
+        if self.is_of_node() {
             // From another node, which was given tokens for its client's WATCH.
             for pair in keys.chunks_exact(2) {
                 let watched = self.find_watched(pair[0], pair[1]);
@@ -135,7 +135,7 @@ impl Connection {
             match self.look(&table, keys, b"WATCH").await {
                 Ok(tokens) => {
                     for (key, token) in keys.iter().zip(tokens) {
-                        self.session.watches.push(Watched::Elsewhere { key: key.to_vec(), token });
+                        self.session.watches.push(Watched::Remote { key: key.to_vec(), token });
                     }
                     self.reply().ok();
                 }
@@ -166,7 +166,7 @@ impl Connection {
         let (key, token) = (key.to_vec(), token.to_vec());
         match WatchToken::decode(&token) {
             // A node of before.
-            None => Watched::Elsewhere { key, token },
+            None => Watched::Remote { key, token },
             Some(token) => match self.server.kept_watches.take(&token) {
                 Some(watch) => Watched::Here(watch, token.digest),
                 None => Watched::Lost { key },

@@ -11,7 +11,7 @@ pub(super) enum Watched {
     /// began, and was not applied when the key was read, shows in the digest only.
     Here(Arc<Watch>, Vec<u8>),
     /// The node that leads the key's partition in a cluster has given this [token](crate::kept_watches::WatchToken).
-    Elsewhere { key: Vec<u8>, token: Vec<u8> },
+    Remote { key: Vec<u8>, token: Vec<u8> },
     /// On this node, which does not know any more whether the key was written.
     Lost { key: Vec<u8> },
 }
@@ -20,7 +20,7 @@ impl Watched {
     pub(super) fn key(&self) -> &[u8] {
         match self {
             Self::Here(watch, _) => watch.hash_key(),
-            Self::Elsewhere { key, .. } | Self::Lost { key } => key,
+            Self::Remote { key, .. } | Self::Lost { key } => key,
         }
     }
 }

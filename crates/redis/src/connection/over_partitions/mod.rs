@@ -41,7 +41,7 @@ impl Connection {
     /// Whether commands over several partitions are transactions, as the node is configured. What another node sends is for one
     /// partition.
     pub(super) fn transacts(&self) -> bool {
-        self.server.config.transactions_over_partitions && !self.is_confined() && self.server.store.may_transact()
+        self.server.config.transactions_over_partitions && !self.is_of_node() && self.server.store.may_transact()
     }
 
     /// Whether a command writes keys of several partitions, so that it has to be a transaction over them.
@@ -62,7 +62,7 @@ impl Connection {
     pub(super) fn reads_several_partitions(&self, command: &Command, frame: &OwnedFrame) -> bool {
         let may_be_apart = match command.keys {
             Keys::Two => true,
-            Keys::Every(_) => self.session.choices.reads != ReadMode::Outdated,
+            Keys::Every(_) => self.session.options.reads != ReadMode::Outdated,
             Keys::None | Keys::One(_) => false,
         };
         let is_atomic = may_be_apart && frame.len() > 2 && command.flags.read && !command.flags.write;
@@ -70,11 +70,11 @@ impl Connection {
     }
 
     /// Whether this node leads all partitions of an MGET, so that it can look at all of them in one pass.
-    pub(super) fn may_gather_here(&self, command: &Command, frame: &OwnedFrame) -> bool {
+    pub(super) fn may_join_batch(&self, command: &Command, frame: &OwnedFrame) -> bool {
         let Some(table) = &self.session.table else { return false };
         let is_here = |at| Self::is_here(table, table.partition_of(&RecordKey::new(frame.argument(at), b"")));
         command.fan_out == FanOut::Gather
-            && self.session.choices.reads == ReadMode::Single
+            && self.session.options.reads == ReadMode::Single
             && command.key_positions(frame.len()).all(is_here)
     }
 
@@ -251,7 +251,7 @@ impl Connection {
     /// Tokens of watched keys; `None` if this node has lost one of the watches.
     fn tokens(&self, watches: Vec<Watched>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
         let token = |watched| match watched {
-            Watched::Elsewhere { key, token } => Some((key, token)),
+            Watched::Remote { key, token } => Some((key, token)),
             // This node is alone, or was, and carries out the parts itself.
             Watched::Here(watch, digest) => {
                 let key = watch.hash_key().to_vec();
@@ -272,12 +272,12 @@ impl Connection {
         plan: &Plan,
         only_reads: bool,
     ) -> Result<Carried, CommandError> {
-        let (server, choices, until) = (self.server.clone(), self.session.choices, self.patience.until());
-        let parts = plan.parts(table, self.session.protocol, choices.writes.durability);
+        let (server, options, until) = (self.server.clone(), self.session.options, self.patience.until());
+        let parts = plan.parts(table, self.session.protocol, options.writes.durability);
         if parts.is_empty() {
             return Ok(Carried::Out(BTreeMap::new()));
         }
-        let transacted = match only_reads && choices.reads != ReadMode::Majority {
+        let transacted = match only_reads && options.reads != ReadMode::Majority {
             true => self.wait_for(None, Box::pin(server.store.read_at_one_instant(SERVICE, parts, until))).await,
             false => self.wait_for(None, Box::pin(server.store.transact(SERVICE, parts, until))).await,
         };

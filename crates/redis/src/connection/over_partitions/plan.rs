@@ -3,7 +3,7 @@
 use super::step::{Step, encode};
 use crate::commands::{Command, CommandError, Run, SessionCommand};
 use crate::connection::batch;
-use crate::connection::elsewhere::{self, Merge};
+use crate::connection::forwarding::{self, Merge};
 use crate::connection::frame::OwnedFrame;
 use crate::connection::partitions::parts;
 use crate::connection::replies::{OneReply, Replies};
@@ -59,7 +59,7 @@ impl Plan {
             self.replies.push(PlannedReply::Here(command, frame.clone()));
             return Ok(());
         }
-        let Some((parts, merge)) = elsewhere::split(table, command, frame) else {
+        let Some((parts, merge)) = forwarding::split(table, command, frame) else {
             return match parts(table, command, frame.clone()) {
                 Err(error @ CommandError::Reply(_)) => {
                     self.replies.push(PlannedReply::Failed(error));

@@ -85,10 +85,10 @@ impl Connection {
             S::Object if args[1].eq_ignore_ascii_case(b"DIGEST") => {
                 self.keyed_subcommand(command, frame, b"DIGEST", commands::object_digest, now).await
             }
-            S::Object if args[1] == b"WATCH" && self.is_confined() => {
+            S::Object if args[1] == b"WATCH" && self.is_of_node() => {
                 self.watch_for_another_node(command, frame, now).await
             }
-            S::Object if args[1] == b"RECORDS" && self.is_confined() => {
+            S::Object if args[1] == b"RECORDS" && self.is_of_node() => {
                 self.keyed_subcommand(command, frame, b"RECORDS", commands::object_records, now).await
             }
             S::Object => self.keyed_subcommand(command, frame, b"ENCODING", commands::object_encoding, now).await,

@@ -14,7 +14,7 @@ const NO_PARTITION: u32 = u32::MAX;
 #[derive(Clone)]
 pub(super) struct Commands {
     /// A command on a whole table, of which this partition is to do its part.
-    pub(super) is_confined: bool,
+    pub(super) is_in_partition: bool,
     /// The last one's reply counts.
     pub(super) frames: Vec<OwnedFrame>,
 }
@@ -28,15 +28,15 @@ pub(super) fn part(partition: u32, reads: ReadMode, is_repeatable: bool, work: C
 
 /// One that nobody need carry out any more.
 pub(super) fn answered(outcome: PartOutcome) -> Part {
-    let nothing = Commands { is_confined: false, frames: Vec::new() };
+    let nothing = Commands { is_in_partition: false, frames: Vec::new() };
     Part { outcome: Some(outcome), ..part(NO_PARTITION, ReadMode::Single, false, nothing) }
 }
 
 /// The parts of one in a table that was split, and how their replies become one.
 pub(super) fn split_part(old: &Part, table: &Table) -> Result<(Vec<Part>, Merge), RequestError> {
     let on = |partition: u32, frames| {
-        let is_confined = old.work.is_confined;
-        part(partition, old.reads, old.is_repeatable, Commands { is_confined, frames })
+        let is_in_partition = old.work.is_in_partition;
+        part(partition, old.reads, old.is_repeatable, Commands { is_in_partition, frames })
     };
     let [frame] = &old.work.frames[..] else {
         let commands = old.work.frames.iter().filter_map(|frame| {

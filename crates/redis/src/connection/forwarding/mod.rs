@@ -1,13 +1,13 @@
 //! Commands for partitions that other nodes lead.
 //!
-//! A client may ask any node for anything. What concerns partitions led elsewhere gathers as long as keyed commands come
+//! A client may ask any node for anything. What concerns partitions that others lead is collected as long as keyed commands come
 //! one after the other, then the store's [router](tessera_store::Route) takes it to all their nodes at once, as RESP inside of a
 //! request between nodes; the other node carries it out like a pipeline of its own, and the replies come back as they are.
 //!
-//! Writes to partitions that are led here gather beside it, and both are carried out at the same time. No partition has commands in
+//! Writes to partitions that are led here are collected beside it, and both are carried out at the same time. No partition has commands in
 //! both: those of one partition take effect in their order.
 
-mod forwarding;
+mod forwarder;
 mod front;
 mod merge;
 mod part;
@@ -31,24 +31,24 @@ use std::time::Instant;
 use tessera_store::{Leader, PartOutcome, Table};
 use tessera_types::{ReadMode, RecordKey};
 
-/// What has gathered.
+/// Commands that are to be forwarded, with the writes beside them.
 #[derive(Default)]
-pub(super) struct Elsewhere {
+pub(super) struct PendingForwards {
     parts: Vec<Part>,
-    /// How the replies of all commands are made, in their order, also of the writes that have gathered to be carried out here.
+    /// How the replies of all commands are made, in their order, also of the writes that are pending here.
     /// With the command that is counted for each; `None` if whoever sends it counts it.
     replies: Vec<(Option<&'static Command>, Merge)>,
 }
 
 /// Where a command is carried out.
 pub(super) enum Place {
-    /// It has been taken, and is carried out with those that have gathered.
-    Elsewhere,
+    /// It has been taken, and is carried out with those that are pending.
+    Forwarded,
     /// Here, in these parts if it has keys.
     Here(Option<Parts>),
 }
 
-impl Elsewhere {
+impl PendingForwards {
     pub(super) fn is_empty(&self) -> bool {
         self.replies.is_empty()
     }
@@ -61,7 +61,7 @@ impl Elsewhere {
     }
 
     fn concerns(&self, parts: &[(u32, OwnedFrame)]) -> bool {
-        self.parts.iter().any(|gathered| parts.iter().any(|(partition, _)| gathered.partition == *partition))
+        self.parts.iter().any(|pending| parts.iter().any(|(partition, _)| pending.partition == *partition))
     }
 
     /// Adds a command with its parts, of which reads are made as `reads` says.
@@ -71,7 +71,7 @@ impl Elsewhere {
     }
 
     fn push(&mut self, partition: u32, command: &Command, frame: OwnedFrame, reads: ReadMode) {
-        let commands = Commands { is_confined: command.keys == Keys::None, frames: vec![frame] };
+        let commands = Commands { is_in_partition: command.keys == Keys::None, frames: vec![frame] };
         let reads = if is_keyed_read(command) { reads } else { ReadMode::Single };
         self.parts.push(part(partition, reads, !command.flags.write, commands));
     }
@@ -81,7 +81,7 @@ impl Connection {
     /// Whether commands may have to go to other nodes.
     pub(super) fn may_forward(&self) -> bool {
         let is_splitting = || self.session.table.as_ref().is_some_and(|table| table.is_splitting());
-        self.confined.is_none() && (!self.server.store.is_alone() || is_splitting())
+        self.reach.is_cluster() && (!self.server.store.is_alone() || is_splitting())
     }
 
     /// Whether a partition is led here.
@@ -89,41 +89,41 @@ impl Connection {
         table.leader_of(partition) == Leader::Here
     }
 
-    /// Takes a command that concerns partitions which are led elsewhere; or one that need not wait for such commands before it, but
+    /// Takes a command that concerns partitions which other nodes lead; or one that need not wait for such commands before it, but
     /// would have to if it were carried out here.
     pub(super) async fn place(&mut self, command: &'static Command, frame: &OwnedFrame) -> Place {
         let Some(table) = self.session.table() else { return Place::Here(None) };
         let Some((parts, merge)) = split(&table, command, frame) else { return Place::Here(None) };
-        let reads = if is_keyed_read(command) { self.session.choices.reads } else { ReadMode::Single };
+        let reads = if is_keyed_read(command) { self.session.options.reads } else { ReadMode::Single };
         let is_write = matches!(command.run, Run::Keyed(_)) && command.flags.write;
         let is_here =
             |parts: &Parts| parts.iter().all(|(partition, _)| table.reader_of(*partition, reads) == Leader::Here);
-        if is_here(&parts) && (self.elsewhere.is_empty() || is_write && !self.elsewhere.concerns(&parts)) {
+        if is_here(&parts) && (self.forwards.is_empty() || is_write && !self.forwards.concerns(&parts)) {
             return Place::Here(Some(parts));
         }
         if let Some(line) = self.redirection(&table, frame, &parts) {
-            self.settle().await;
+            self.flush_pending().await;
             self.reply().error(&line);
             self.note_refused(Some(command));
-            return Place::Elsewhere;
+            return Place::Forwarded;
         }
         if self.writes.concerns(&parts) {
-            self.settle().await;
+            self.flush_pending().await;
             if is_here(&parts) {
                 return Place::Here(Some(parts));
             }
         }
-        if self.elsewhere.is_empty() {
-            self.elsewhere.replies.extend(self.writes.commands().map(|command| (command, Merge::Here)));
+        if self.forwards.is_empty() {
+            self.forwards.replies.extend(self.writes.commands().map(|command| (command, Merge::Here)));
         }
-        self.elsewhere.add(command, parts, merge, reads);
-        Place::Elsewhere
+        self.forwards.add(command, parts, merge, reads);
+        Place::Forwarded
     }
 
     /// A command was carried out here, and its reply begins at `began`. If its partition turned out not to be led here any
     /// more, it was not done: then it is taken to where it is led.
     pub(super) fn take_if_not_ready(&mut self, began: usize, command: &'static Command, frame: &OwnedFrame) {
-        if self.is_confined() || !self.output.is_undone_at(began) {
+        if self.is_of_node() || !self.output.is_undone_at(began) {
             return;
         }
         let Some(table) = self.session.table() else { return };
@@ -133,7 +133,7 @@ impl Connection {
                 return;
             }
             self.output.truncate(began);
-            self.elsewhere.add(command, parts, merge, self.session.choices.reads);
+            self.forwards.add(command, parts, merge, self.session.options.reads);
         }
     }
 
@@ -144,16 +144,16 @@ impl Connection {
         for key in keys {
             let partition = table.partition_of(&RecordKey::new(&key, b""));
             let frame = OwnedFrame::from_arguments([&b"GET"[..], &key].into_iter());
-            self.elsewhere.add(command, smallvec![(partition, frame)], Merge::One, self.session.choices.reads);
+            self.forwards.add(command, smallvec![(partition, frame)], Merge::One, self.session.options.reads);
         }
     }
 
-    /// Carries out a transaction on a partition that is led elsewhere: WATCH, MULTI, the commands, EXEC.
-    pub(super) async fn exec_elsewhere(&mut self, partition: u32, commands: Vec<OwnedFrame>) {
-        let commands = Commands { is_confined: false, frames: commands };
-        self.elsewhere.parts.push(part(partition, ReadMode::Single, false, commands));
-        self.elsewhere.replies.push((None, Merge::One));
-        self.reach_elsewhere().await;
+    /// Carries out a transaction on a partition that another node leads: WATCH, MULTI, the commands, EXEC.
+    pub(super) async fn forward_exec(&mut self, partition: u32, commands: Vec<OwnedFrame>) {
+        let commands = Commands { is_in_partition: false, frames: commands };
+        self.forwards.parts.push(part(partition, ReadMode::Single, false, commands));
+        self.forwards.replies.push((None, Merge::One));
+        self.forward_pending().await;
     }
 
     /// Digests of what is under keys, wherever they are.
@@ -177,21 +177,21 @@ impl Connection {
         let look = |key: &&[u8]| {
             let frames = vec![OwnedFrame::from_arguments([&b"OBJECT"[..], subcommand, key].into_iter())];
             let partition = table.partition_of(&RecordKey::new(key, b""));
-            part(partition, ReadMode::Single, true, Commands { is_confined: false, frames })
+            part(partition, ReadMode::Single, true, Commands { is_in_partition: false, frames })
         };
         let looks = keys.iter().map(look).collect();
         let string = |outcome: PartOutcome| match &outcome {
             PartOutcome::Done(reply) => bulk(reply).map(<[u8]>::to_vec).ok_or(outcome),
             PartOutcome::NotDone(_) | PartOutcome::Unknown => Err(outcome),
         };
-        let forwarding = self.forwarding();
-        let outcomes = self.wait_for(None, Box::pin(forwarding.reach(table, looks, None))).await;
+        let forwarder = self.forwarder();
+        let outcomes = self.wait_for(None, Box::pin(forwarder.forward(table, looks, None))).await;
         outcomes.into_iter().map(string).collect()
     }
 
     /// Whether another node speaks here.
-    pub(super) fn is_confined(&self) -> bool {
-        !self.confined.is_none()
+    pub(super) fn is_of_node(&self) -> bool {
+        !self.reach.is_cluster()
     }
 
     /// Carries a whole-table command out partition by partition, wherever each is led, and returns the replies.
@@ -202,26 +202,26 @@ impl Connection {
         frame: &OwnedFrame,
         partitions: Range<u32>,
     ) -> Vec<Replies> {
-        let mut gathered = Elsewhere::default();
-        partitions.for_each(|partition| gathered.push(partition, command, frame.clone(), ReadMode::Single));
-        let forwarding = self.forwarding();
-        let outcomes = self.wait_for(None, Box::pin(forwarding.reach(table, gathered.parts, None))).await;
+        let mut pending = PendingForwards::default();
+        partitions.for_each(|partition| pending.push(partition, command, frame.clone(), ReadMode::Single));
+        let forwarder = self.forwarder();
+        let outcomes = self.wait_for(None, Box::pin(forwarder.forward(table, pending.parts, None))).await;
         outcomes.into_iter().map(reply_of).collect()
     }
 
-    /// Sends what has gathered if that is as much as is asked for at a time.
-    pub(super) async fn reach_slice(&mut self) {
-        if self.elsewhere.parts.len() >= self.turn.slice() {
-            self.reach_elsewhere().await;
+    /// Sends what is pending if that is as much as is asked for at a time.
+    pub(super) async fn forward_slice(&mut self) {
+        if self.forwards.parts.len() >= self.turn.slice() {
+            self.forward_pending().await;
         }
     }
 
-    /// Sends what has gathered, also the writes to be carried out here, waits for the replies, and writes them in order.
-    pub(super) async fn reach_elsewhere(&mut self) {
-        if self.elsewhere.is_empty() {
+    /// Sends what is pending, also the writes to be carried out here, waits for the replies, and writes them in order.
+    pub(super) async fn forward_pending(&mut self) {
+        if self.forwards.is_empty() {
             return;
         }
-        let Elsewhere { parts, replies } = std::mem::take(&mut self.elsewhere);
+        let PendingForwards { parts, replies } = std::mem::take(&mut self.forwards);
         let writes = std::mem::take(&mut self.writes);
         let (commands, merges): (Vec<_>, Vec<_>) = replies.into_iter().unzip();
         let Some(table) = self.session.table() else {
@@ -232,15 +232,15 @@ impl Connection {
         };
         let (began, first) = (Instant::now(), writes.first());
         let (count, replied) = (parts.len() + std::mem::take(&mut self.returning), self.output.len());
-        let (forwarding, front) = (self.forwarding(), Front::new(merges, self.session.protocol));
+        let (forwarder, front) = (self.forwarder(), Front::new(merges, self.session.protocol));
         // On the heap: what goes to other nodes is rare where clients know the leaders, and would make every connection larger.
-        let elsewhere = Box::pin(forwarding.reach(&table, parts, Some(&front)));
+        let there = Box::pin(forwarder.forward(&table, parts, Some(&front)));
         self.output.note_complete();
         let outcomes = if writes.is_empty() {
-            self.wait_for(Some(&front), elsewhere).await
+            self.wait_for(Some(&front), there).await
         } else {
-            let here = async { front.note_here(forwarding.carry_out_here(&table, writes).await) };
-            let both = Box::pin(async { tokio::join!(here, elsewhere).1 });
+            let here = async { front.note_here(forwarder.carry_out_here(&table, writes).await) };
+            let both = Box::pin(async { tokio::join!(here, there).1 });
             self.wait_for(Some(&front), both).await
         };
         front.make(|part| outcomes.get(part));
@@ -303,17 +303,17 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
 
 /// What a connection may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Confined {
+pub(super) enum Reach {
     /// The whole cluster.
-    No,
+    Cluster,
     /// Partitions that are led here: another node has asked.
-    Here,
+    Node,
     /// One partition, which is led here.
-    To(u32),
+    Partition(u32),
 }
 
-impl Confined {
-    fn is_none(self) -> bool {
-        self == Self::No
+impl Reach {
+    fn is_cluster(self) -> bool {
+        self == Self::Cluster
     }
 }

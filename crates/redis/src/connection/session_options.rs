@@ -8,7 +8,7 @@ use tessera_store::WriteOptions;
 use tessera_types::{Acks, Durability, ReadMode, RecordKey};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Choices {
+pub(super) struct SessionOptions {
     pub(super) writes: WriteOptions,
     pub(super) reads: ReadMode,
 }
@@ -23,7 +23,7 @@ fn decode<T: Copy>(all: &[T], byte: u8) -> Option<Option<T>> {
     if byte == 0 { Some(None) } else { all.get(usize::from(byte) - 1).map(|value| Some(*value)) }
 }
 
-impl Choices {
+impl SessionOptions {
     /// As one node tells another.
     pub(super) fn encode(&self) -> [u8; 3] {
         let Self { writes: WriteOptions { durability, acks }, reads } = *self;
@@ -46,21 +46,21 @@ fn parse<T: FromStr<Err = String>>(word: &[u8]) -> Result<Option<T>, CommandErro
 }
 
 impl Connection {
-    /// A command that tells a choice, or makes it.
-    fn choose_or_tell<T: Copy + Display + FromStr<Err = String>>(
+    /// A command that tells a option, or makes it.
+    fn set_or_tell<T: Copy + Display + FromStr<Err = String>>(
         &mut self,
         args: &[&[u8]],
         name: &str,
-        choice: fn(&mut Choices) -> &mut Option<T>,
+        option: fn(&mut SessionOptions) -> &mut Option<T>,
     ) -> Result<(), CommandError> {
-        let choice = choice(&mut self.session.choices);
+        let option = option(&mut self.session.options);
         match args {
             [_] => {
-                let text = choice.map_or("table".into(), |choice| choice.to_string());
+                let text = option.map_or("table".into(), |option| option.to_string());
                 self.reply().bulk(text.as_bytes());
             }
             [_, word] => {
-                *choice = parse(word)?;
+                *option = parse(word)?;
                 self.reply().ok();
             }
             _ => return Err(CommandError::arity(name)),
@@ -69,22 +69,22 @@ impl Connection {
     }
 
     pub(super) fn durability(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
-        self.choose_or_tell(args, "durability", |choices| &mut choices.writes.durability)
+        self.set_or_tell(args, "durability", |options| &mut options.writes.durability)
     }
 
     pub(super) fn acks(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
-        self.choose_or_tell(args, "acks", |choices| &mut choices.writes.acks)
+        self.set_or_tell(args, "acks", |options| &mut options.writes.acks)
     }
 
     pub(super) fn reads(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         match args {
             [_] => {
-                let text = self.session.choices.reads.as_str();
+                let text = self.session.options.reads.as_str();
                 self.reply().bulk(text.as_bytes());
             }
             [_, word] => {
                 let word = String::from_utf8_lossy(word).to_lowercase();
-                self.session.choices.reads =
+                self.session.options.reads =
                     word.parse().map_err(|error| CommandError::Reply(format!("ERR {error}").into()))?;
                 self.session.update();
                 self.reply().ok();
@@ -111,16 +111,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_reach_another_node_as_they_are() {
+    fn options_reach_another_node_as_they_are() {
         let durabilities = Durability::ALL.iter().copied().map(Some).chain([None]);
         let writes = durabilities.map(|durability| WriteOptions { durability, acks: Some(Acks::Single) });
         for writes in writes.chain([WriteOptions::default()]) {
             for &reads in ReadMode::ALL {
-                let choices = Choices { writes, reads };
-                assert_eq!(Choices::decode(choices.encode()), Some(choices));
+                let options = SessionOptions { writes, reads };
+                assert_eq!(SessionOptions::decode(options.encode()), Some(options));
             }
         }
-        assert_eq!(Choices::decode([9, 0, 1]), None);
-        assert_eq!(Choices::decode([0, 0, 0]), None, "reads have a mode");
+        assert_eq!(SessionOptions::decode([9, 0, 1]), None);
+        assert_eq!(SessionOptions::decode([0, 0, 0]), None, "reads have a mode");
     }
 }

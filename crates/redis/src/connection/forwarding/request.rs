@@ -1,15 +1,15 @@
 //! What one node asks another one on behalf of a client.
 //!
-//! `u32 table | u8 protocol | three bytes of choices`, then runs of parts that are all confined to one partition, or to none:
+//! `u32 table | u8 protocol | three bytes of options`, then runs of parts that are all in one partition, or in any:
 //! `u32 partition | u32 parts | u32 length | for each part u32 commands | RESP`, the length being that of the RESP. Numbers are
 //! little-endian.
 
-use super::{Confined, Part};
+use super::{Part, Reach};
 use crate::clients::Client;
 use crate::connection::Connection;
-use crate::connection::choices::Choices;
 use crate::connection::frame::OwnedFrame;
 use crate::connection::session::Session;
+use crate::connection::session_options::SessionOptions;
 use crate::resp::{Protocol, Reply};
 use crate::server::RedisServer;
 use bytes::{Buf, BufMut, Bytes};
@@ -17,21 +17,21 @@ use std::sync::Arc;
 use tessera_store::{Envelope, Outcomes};
 use tessera_types::TableId;
 
-/// The commands are not confined to one partition.
+/// The commands may concern any partition.
 const ANY: u32 = u32::MAX;
 
 /// The request for these parts.
-pub(super) fn encode(table: TableId, protocol: Protocol, choices: Choices, parts: &[&Part]) -> Vec<u8> {
-    let confined = |part: &Part| if part.work.is_confined { part.partition } else { ANY };
+pub(super) fn encode(table: TableId, protocol: Protocol, options: SessionOptions, parts: &[&Part]) -> Vec<u8> {
+    let reach = |part: &Part| if part.work.is_in_partition { part.partition } else { ANY };
     let number = |number: usize| u32::try_from(number).expect("a pipeline is shorter than 4 GiB");
     // The lengths that stand before each argument have a dozen bytes at most, and so have the numbers of a run.
     let room = |frame: &OwnedFrame| frame.bytes() + 16 * (frame.len() + 2);
     let mut out = Vec::with_capacity(16 + parts.iter().flat_map(|part| &part.work.frames).map(room).sum::<usize>());
     out.put_u32_le(table.0);
     out.put_u8(if protocol == Protocol::Resp3 { 3 } else { 2 });
-    out.put_slice(&choices.encode());
-    for run in parts.chunk_by(|one, other| confined(one) == confined(other)) {
-        out.put_u32_le(confined(run[0]));
+    out.put_slice(&options.encode());
+    for run in parts.chunk_by(|one, other| reach(one) == reach(other)) {
+        out.put_u32_le(reach(run[0]));
         out.put_u32_le(number(run.len()));
         out.put_u32_le(0);
         run.iter().for_each(|part| out.put_u32_le(number(part.work.frames.len())));
@@ -68,8 +68,8 @@ async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Envelope
         }
     }
     let parts: Vec<u32> = runs.iter().flat_map(|(_, counts, _)| counts).copied().collect();
-    for (confined, _, pipeline) in runs {
-        connection.confined = confined;
+    for (reach, _, pipeline) in runs {
+        connection.reach = reach;
         connection.input = pipeline.to_vec();
         if connection.process().await.is_err() {
             break;
@@ -78,10 +78,10 @@ async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Envelope
     std::mem::take(&mut connection.output).into_envelope(&parts)
 }
 
-/// To what the commands of the next run are confined, how many commands each part has, and the commands; `None` if
+/// The reach of the commands of the next run, how many commands each part has, and the commands; `None` if
 /// it cannot be read.
-fn next_run(request: &mut Bytes) -> Option<(Confined, Vec<u32>, Bytes)> {
-    let confined = request.try_get_u32_le().ok().filter(|partition| *partition != ANY);
+fn next_run(request: &mut Bytes) -> Option<(Reach, Vec<u32>, Bytes)> {
+    let reach = request.try_get_u32_le().ok().filter(|partition| *partition != ANY);
     let (parts, length) = (request.try_get_u32_le().ok()?, request.try_get_u32_le().ok()?);
     if parts as usize > request.len() / 4 {
         return None;
@@ -90,16 +90,16 @@ fn next_run(request: &mut Bytes) -> Option<(Confined, Vec<u32>, Bytes)> {
     if length as usize > request.len() {
         return None;
     }
-    Some((confined.map_or(Confined::Here, Confined::To), counts, request.split_to(length as usize)))
+    Some((reach.map_or(Reach::Node, Reach::Partition), counts, request.split_to(length as usize)))
 }
 
 fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {
     let table = server.store.table(TableId(request.try_get_u32_le().ok()?))?;
     let mut session = Session::of_another_node(table);
     session.protocol = if request.try_get_u8().ok()? == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
-    let mut choices = [0; 3];
-    request.try_copy_to_slice(&mut choices).ok()?;
-    session.choices = Choices::decode(choices)?;
+    let mut options = [0; 3];
+    request.try_copy_to_slice(&mut options).ok()?;
+    session.options = SessionOptions::decode(options)?;
     session.update();
     Some(session)
 }

@@ -3,12 +3,12 @@
 use super::front::{Front, merge};
 use super::part::{Commands, Part, answered, split_part};
 use super::request::{carry_out, encode};
-use super::{Elsewhere, Merge};
+use super::{Merge, PendingForwards};
 use crate::connection::Connection;
 use crate::connection::batch::{Answered, Awaited, Batch, Mode};
-use crate::connection::choices::Choices;
 use crate::connection::partitions;
 use crate::connection::replies::{Replies, ReplyList, outcome_of};
+use crate::connection::session_options::SessionOptions;
 use crate::resp::Protocol;
 use crate::server::{RedisServer, SERVICE};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use tessera_store::{Outcomes, PartOutcome, Route, Table};
 use tessera_types::ReadMode;
 
 /// What the way of commands depends on.
-pub(in crate::connection) struct Forwarding {
+pub(in crate::connection) struct Forwarder {
     server: Arc<RedisServer>,
     memory: Arc<ClientShare>,
     protocol: Protocol,
-    choices: Choices,
+    options: SessionOptions,
     /// Until when leaders are looked for.
     until: Instant,
 }
 
 /// Commands under way, and the replies to those at the front.
 struct UnderWay<'a> {
-    forwarding: &'a Forwarding,
+    forwarder: &'a Forwarder,
     front: Option<&'a Front>,
 }
 
@@ -40,19 +40,19 @@ impl Route for UnderWay<'_> {
     const SERVICE: u8 = SERVICE;
 
     fn request(&self, table: &Table, parts: &[&Part]) -> Vec<u8> {
-        encode(table.id(), self.forwarding.protocol, self.forwarding.choices, parts)
+        encode(table.id(), self.forwarder.protocol, self.forwarder.options, parts)
     }
 
     fn carry_out(&self, table: &Table, parts: &[&Part]) -> Outcomes {
-        carry_out(self.forwarding.server.clone(), self.request(table, parts).into())
+        carry_out(self.forwarder.server.clone(), self.request(table, parts).into())
     }
 
     fn note_forwarded(&self) {
-        self.forwarding.server.forwarded.fetch_add(1, Ordering::Relaxed);
+        self.forwarder.server.forwarded.fetch_add(1, Ordering::Relaxed);
     }
 
     fn note_replies(&self, bytes: usize) {
-        self.forwarding.memory.hold_more(bytes);
+        self.forwarder.memory.hold_more(bytes);
     }
 
     fn note_waits(&self, parts: &[Part]) {
@@ -64,34 +64,34 @@ impl Route for UnderWay<'_> {
 
 impl Connection {
     /// The way of the commands that were read last.
-    pub(in crate::connection) fn forwarding(&self) -> Forwarding {
-        Forwarding {
+    pub(in crate::connection) fn forwarder(&self) -> Forwarder {
+        Forwarder {
             server: self.server.clone(),
             memory: self.memory.clone(),
             protocol: self.session.protocol,
-            choices: self.session.choices,
+            options: self.session.options,
             until: self.patience.until(),
         }
     }
 }
 
-impl Forwarding {
+impl Forwarder {
     /// Has every part carried out by whoever leads its partition. The replies at the `front` are made while others wait.
-    pub(super) async fn reach(
+    pub(super) async fn forward(
         &self,
         table: &Arc<Table>,
         mut parts: Vec<Part>,
         front: Option<&Front>,
     ) -> Vec<PartOutcome> {
-        let under_way = UnderWay { forwarding: self, front };
+        let under_way = UnderWay { forwarder: self, front };
         if let Some(successor) = self.server.store.route(table, &under_way, &mut parts, self.until).await {
-            Box::pin(self.reach_successor(&successor, &mut parts)).await;
+            Box::pin(self.forward_to_successor(&successor, &mut parts)).await;
         }
         parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NO_LEADER)).collect()
     }
 
     /// The table was split: what is not done yet goes to the partitions that took the place of the old ones.
-    async fn reach_successor(&self, table: &Arc<Table>, parts: &mut [Part]) {
+    async fn forward_to_successor(&self, table: &Arc<Table>, parts: &mut [Part]) {
         let (mut again, mut merges, mut which) = (Vec::new(), Vec::new(), Vec::new());
         for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.outcome.is_none()) {
             match split_part(part, table) {
@@ -107,7 +107,7 @@ impl Forwarding {
                 }
             }
         }
-        let outcomes = self.reach(table, again, None).await;
+        let outcomes = self.forward(table, again, None).await;
         let mut which = which.into_iter();
         merge(&merges, &outcomes, self.protocol, &mut Replies::default(), |reply| {
             if let Some(at) = which.next() {
@@ -118,18 +118,18 @@ impl Forwarding {
 
     /// Has the partitions' loops carry out writes. The parts of those that turn out not to be led here go to where they are led.
     pub(super) async fn carry_out_here(&self, table: &Arc<Table>, writes: Batch) -> ReplyList {
-        let mode = Mode::Write(self.choices.writes);
+        let mode = Mode::Write(self.options.writes);
         match writes.run(&self.server.store, Some(table), mode, self.protocol, self.until).await {
-            answered if answered.has_undone() => self.finish_elsewhere(table, answered).await,
+            answered if answered.has_undone() => self.forward_undone(table, answered).await,
             answered => answered.list(),
         }
     }
 
     /// Writes were carried out here, and the parts of some were not done, since their partitions turned out not to be led here any more.
     /// Those are taken to where they are led; what was done keeps its reply, and is not done again. Returns the replies.
-    pub(in crate::connection) async fn finish_elsewhere(&self, table: &Arc<Table>, batch: Answered) -> ReplyList {
+    pub(in crate::connection) async fn forward_undone(&self, table: &Arc<Table>, batch: Answered) -> ReplyList {
         let (all, awaited) = batch.into_parts();
-        let (mut rest, mut merges, mut all) = (Elsewhere::default(), Vec::new(), all.into_iter());
+        let (mut rest, mut merges, mut all) = (PendingForwards::default(), Vec::new(), all.into_iter());
         for awaited in awaited {
             match awaited {
                 Awaited::Ready(reply) => {
@@ -153,7 +153,7 @@ impl Forwarding {
                 }
             }
         }
-        let outcomes = self.reach(table, rest.parts, None).await;
+        let outcomes = self.forward(table, rest.parts, None).await;
         let mut replies = ReplyList::default();
         merge(&merges, &outcomes, self.protocol, &mut replies.replies, |out| replies.ends.push(out.len()));
         replies
