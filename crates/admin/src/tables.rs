@@ -12,7 +12,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::time::Duration;
 use tessera_cluster::{CatalogCommand, TableEntry};
-use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, RocksStatistics};
+use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, RocksStatistics, from_caches};
 use tessera_store::{AlterError, Counts, Store, TableStatistics};
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
@@ -181,12 +181,13 @@ const COUNTING: Duration = Duration::from_millis(500);
 
 impl TableInfo {
     /// Says how many records there are exactly, where the engine only estimates it, and with them counts deletions and what the node
-    /// keeps for itself. Many are not counted, since it would take as long as reading them all.
+    /// keeps for itself. Many are not counted, since it would take as long as reading them all; nor are those that the caches do not have:
+    /// whoever watches a cluster is not to read its disks, nor to drive out what others read.
     async fn count(&mut self, store: &Store) {
         let Some(table) = store.table_numbered(self.number).filter(|_| self.statistics.records_are_estimated) else {
             return;
         };
-        let counting = tokio::task::spawn_blocking(move || table.count_few_here());
+        let counting = tokio::task::spawn_blocking(move || from_caches(|| table.count_few_here()));
         // A disk that hangs must not keep operators from seeing the rest.
         if let Ok(Ok(Ok(Some(records)))) = tokio::time::timeout(COUNTING, counting).await {
             self.statistics.records = records;

@@ -290,6 +290,13 @@ impl Connection {
                 return;
             }
         }
+        // On the heap: most queries are answered by now, and what the others need would make every connection larger.
+        Box::pin(self.carry_out(token, query, is_short, kept, received)).await;
+    }
+
+    /// Has a query carried out that was not answered at once.
+    async fn carry_out(&mut self, token: i64, query: Query, is_short: bool, kept: Kept, received: Instant) {
+        let is_noreply = query.flag("noreply");
         let tally = Tally::of(&self.shared, &query, received);
         let running = self.begin().await;
         let turn = self.shared.turns.turn();

@@ -11,9 +11,15 @@ const VALUE_BYTES: usize = 128;
 /// What a connection holds: queries that are not answered yet, answers that are not taken, and rows that have no room in an answer.
 pub(crate) struct Held {
     share: Arc<ClientShare>,
-    bytes: Mutex<usize>,
+    now: Mutex<Now>,
+}
+
+/// In one lock, since each connection has one.
+#[derive(Default)]
+struct Now {
+    bytes: usize,
     /// What is carried out that the node waits for when it stops.
-    carried_out: Mutex<usize>,
+    carried_out: usize,
 }
 
 /// That something is carried out which the node waits for when it stops, until dropped.
@@ -27,14 +33,14 @@ pub(crate) struct Kept {
 
 impl Held {
     pub(crate) fn new(share: Arc<ClientShare>) -> Arc<Self> {
-        Arc::new(Self { share, bytes: Mutex::default(), carried_out: Mutex::default() })
+        Arc::new(Self { share, now: Mutex::default() })
     }
 
     /// Something is to be carried out and answered. `None` if the node stops: then it must not be.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<CarriedOut> {
         let may_begin = {
-            let mut all = self.carried_out.lock();
-            *all += 1;
+            let mut now = self.now.lock();
+            now.carried_out += 1;
             self.share.begin()
         };
         let carried_out = CarriedOut(self.clone());
@@ -67,9 +73,9 @@ impl AsRef<[u8]> for KeptBytes {
 
 impl Drop for CarriedOut {
     fn drop(&mut self) {
-        let mut left = self.0.carried_out.lock();
-        *left -= 1;
-        if *left == 0 {
+        let mut now = self.0.now.lock();
+        now.carried_out -= 1;
+        if now.carried_out == 0 {
             // Said under the lock: otherwise something else may have begun.
             self.0.share.answered();
         }
@@ -78,11 +84,11 @@ impl Drop for CarriedOut {
 
 impl Kept {
     pub(crate) fn change(&mut self, bytes: usize) {
-        let mut all = self.held.bytes.lock();
-        *all = *all - self.bytes + bytes;
+        let mut now = self.held.now.lock();
+        now.bytes = now.bytes - self.bytes + bytes;
         self.bytes = bytes;
         // Said under the lock, so that what is said last is what holds.
-        self.held.share.hold(*all);
+        self.held.share.hold(now.bytes);
     }
 }
 

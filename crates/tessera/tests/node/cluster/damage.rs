@@ -142,7 +142,8 @@ fn the_only_replica_keeps_what_it_has_and_serves_what_is_not_damaged() {
     assert!((1..100).contains(&damaged), "{damaged} records are in the damaged block");
     assert_eq!(client.run("SET written 1"), RespValue::Simple("OK".into()));
     assert!(file.exists());
-    // Who gives the records up gets rid of the file.
+    // Who gives the records up gets rid of the file, when no connection has chosen the table that held them.
+    drop(client);
     cluster.cli(0, "table truncate d --purge --yes").unwrap();
     cluster.wait_for("nothing is damaged", WHOLE, || !cluster.has_issue(0, WORDS));
     cluster.wait_for("the file is gone", WHOLE, || !file.exists());
