@@ -4,7 +4,7 @@
 use crate::node_context::NodeContext;
 use crate::rules::{self, RulesApplied};
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use tessera_store::hosting::request_error;
@@ -51,13 +51,17 @@ impl Drop for Running {
 
 /// What is under way, and up to when it was looked at what is due. Times before this process began have passed.
 pub(crate) struct Compactions {
+    began_at: UnixMillis,
     checked_at: UnixMillis,
+    /// For which of the times that were asked for tables were compacted last. This node may have heard of one after it.
+    done_for: BTreeMap<TableId, UnixMillis>,
     running: Arc<Mutex<HashSet<TableId>>>,
 }
 
 impl Default for Compactions {
     fn default() -> Self {
-        Self { checked_at: UnixMillis::now(), running: Arc::default() }
+        let now = UnixMillis::now();
+        Self { began_at: now, checked_at: now, done_for: BTreeMap::new(), running: Arc::default() }
     }
 }
 
@@ -65,11 +69,20 @@ impl Compactions {
     /// Begins those whose time has come since this was last called.
     pub(crate) fn begin_due(&mut self, context: &NodeContext, now: UnixMillis) {
         let before = std::mem::replace(&mut self.checked_at, now);
-        for table in context.registry.open_tables() {
-            let Some(due) = due(table.id(), &table.settings(), before, now) else { continue };
-            if !self.running.lock().insert(table.id()) {
+        let tables = context.registry.open_tables();
+        self.done_for.retain(|id, _| tables.iter().any(|table| table.id() == *id));
+        for table in tables {
+            let (id, settings) = (table.id(), table.settings());
+            let done_for = self.done_for.get(&id).copied().unwrap_or(self.began_at);
+            let due = due(id, &settings, done_for, before, now);
+            if due.is_some() && !self.running.lock().insert(id) {
                 continue; // the last one is still at it
             }
+            // Also of a table whose compactions are disabled: the time has passed when they are enabled.
+            if let Some(time) = settings.compact_at.filter(|time| *time <= now) {
+                self.done_for.insert(id, time.max(done_for));
+            }
+            let Some(due) = due else { continue };
             let (store, running) = (context.store.clone(), self.running.clone());
             tokio::spawn(async move {
                 let name = table.name();
@@ -105,13 +118,20 @@ impl fmt::Display for Due {
     }
 }
 
-/// What is due at a time that lies after `before`, and not after `now`.
-fn due(table: TableId, settings: &TableSettings, before: UnixMillis, now: UnixMillis) -> Option<Due> {
+/// What is due at a time that lies after `before`, and not after `now`. The time that somebody has asked for may lie before that, but
+/// after `done_for`.
+fn due(
+    table: TableId,
+    settings: &TableSettings,
+    done_for: UnixMillis,
+    before: UnixMillis,
+    now: UnixMillis,
+) -> Option<Due> {
     let is_between = |time: u64| time > before.get() && time <= now.get();
     let today = now.get() - now.get() % DAY;
     let yesterday = today.saturating_sub(DAY);
     let is_daily = |minute: u64| is_between(today + minute * MINUTE) || is_between(yesterday + minute * MINUTE);
-    let is_its_time = settings.compact_at.is_some_and(|time| is_between(time.get()))
+    let is_its_time = settings.compact_at.is_some_and(|time| time > done_for && time <= now)
         || settings.compact_daily.iter().any(|minute| is_daily(u64::from(*minute)));
     let is_compaction = is_its_time && !settings.is_compaction_disabled();
     // Tables take turns.
@@ -132,7 +152,7 @@ mod tests {
             ..TableSettings::default()
         };
         let due = |settings: &TableSettings, before: u64, now: u64| {
-            due(TableId(1), settings, UnixMillis::new(before), UnixMillis::new(now)).is_some()
+            due(TableId(1), settings, UnixMillis::new(before), UnixMillis::new(before), UnixMillis::new(now)).is_some()
         };
         let once = settings(Some(5_000), &[]);
         assert!(!due(&once, 3_000, 4_000) && due(&once, 4_000, 5_000) && !due(&once, 5_000, 6_000));
@@ -143,6 +163,16 @@ mod tests {
         let late = settings(None, &[1_439]);
         assert!(due(&late, 8 * DAY - 2 * MINUTE, 8 * DAY + MINUTE), "before midnight, looked at after that");
         assert!(!due(&settings(None, &[]), 0, u64::MAX / 2));
+    }
+
+    /// A node that was cut off for longer than the call was ahead of its time once never compacted.
+    #[test]
+    fn a_time_that_is_heard_of_late_is_not_missed() {
+        let at = |seconds: u64| UnixMillis::new(9 * DAY + seconds * 1_000);
+        let settings = TableSettings { compact_at: Some(at(10)), ..TableSettings::default() };
+        let due = |done_for, now| due(TableId(1), &settings, at(done_for), at(now - 1), at(now));
+        assert_eq!([due(0, 9), due(0, 20)], [None, Some(Due::Compaction)]);
+        assert_eq!([due(10, 20), due(15, 20)], [None, None], "it was carried out, or this process began later");
     }
 
     #[test]
@@ -157,7 +187,7 @@ mod tests {
         };
         let due_in_that_day = |settings: &TableSettings| -> Vec<Due> {
             let at = |minute: u64| UnixMillis::new(9 * DAY - 1 + minute * MINUTE);
-            (0..1_440).filter_map(|minute| due(TableId(1), settings, at(minute), at(minute + 1))).collect()
+            (0..1_440).filter_map(|minute| due(TableId(1), settings, at(minute), at(minute), at(minute + 1))).collect()
         };
         assert_eq!(due_in_that_day(&disabled), [Due::Rules]);
         let enabled = TableSettings { app_envs: Default::default(), ..disabled };
@@ -170,7 +200,8 @@ mod tests {
         let rules = TableSettings { rules: serde_json::from_str(rule).unwrap(), ..TableSettings::default() };
         let minutes = |table: u32, settings: &TableSettings| -> Vec<(u64, Due)> {
             let at = |minute: u64| UnixMillis::new(9 * DAY + minute * MINUTE);
-            let due = |minute| due(TableId(table), settings, at(minute), at(minute + 1)).map(|due| (minute, due));
+            let due =
+                |minute| due(TableId(table), settings, at(minute), at(minute), at(minute + 1)).map(|due| (minute, due));
             (0..1_440).filter_map(due).collect()
         };
         let [(one, Due::Rules)] = minutes(1, &rules)[..] else { panic!("once") };

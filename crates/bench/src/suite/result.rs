@@ -75,6 +75,11 @@ impl CellResult {
 }
 
 impl Measurement {
+    /// Rates that a search has tried. One that was too high is tried again at once.
+    pub fn rates(&self) -> usize {
+        self.attempts.chunk_by(|one, other| one.rate == other.rate).count()
+    }
+
     /// The run with the median throughput.
     pub fn shown(&self) -> Option<&RunResult> {
         let mut runs: Vec<&RunResult> = self.runs.iter().collect();

@@ -80,12 +80,21 @@ impl Runner {
         self.scale.seconds() * f64::from(cell.times)
     }
 
-    /// Whether a result is of runs as long and as many as this makes.
+    /// Whether a result is of runs as long and as many as this makes, of Tessera and of each peer that the user has named.
     pub fn has_measured(&self, result: &CellResult) -> bool {
-        let runs = &result.tessera.runs;
         let is_as_long = |run: &RunResult| run.seconds >= self.run_seconds(&result.cell) * AS_LONG;
-        let wanted = if result.cell.kind == Loop::Closed { self.repeats } else { 1 };
-        runs.len() >= wanted && runs.iter().all(is_as_long)
+        let is_whole = |measured: &Measurement| {
+            let is_as_often = match result.cell.kind {
+                Loop::Closed => measured.runs.len() >= self.repeats,
+                Loop::Search => measured.rates() >= self.attempts,
+            };
+            is_as_often && measured.runs.iter().all(is_as_long)
+        };
+        let mut named = peer::names(&result.cell, &self.peers);
+        !result.tessera.runs.is_empty()
+            && is_whole(&result.tessera)
+            && result.peers.values().all(is_whole)
+            && named.all(|name| result.peers.contains_key(&name))
     }
 
     /// After how many seconds the records of a cell's table expire; 0 is never.
@@ -311,4 +320,56 @@ fn loopback_bytes() -> f64 {
     let devices = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
     let received = devices.lines().find_map(|line| line.trim().strip_prefix("lo:")?.split_whitespace().next());
     received.and_then(|bytes| bytes.parse().ok()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::experiments;
+    use crate::suite::published::Published;
+    use crate::suite::report::tests::run;
+
+    /// What had been measured less often, or without a peer, once was taken for done.
+    #[test]
+    fn what_is_resumed_was_measured_as_often_and_on_all_peers() {
+        let published = Published::read();
+        let cells: Vec<Cell> = published.versions.iter().map(experiments::version).collect();
+        let closed = Cell { kind: Loop::Closed, ..cells[0].clone() };
+        let search = Cell { kind: Loop::Search, ..cells[0].clone() };
+        let runner = |repeats: usize, attempts: usize, peers: &[&str]| {
+            let peers = peers.iter().map(|peer| peer.parse().unwrap()).collect();
+            Runner { scale: Scale::Small, repeats, peers, server_cores: None, core: None, attempts }
+        };
+        let measured = |cell: &Cell, runs: usize, rates: &[f64]| {
+            let one = RunResult { seconds: runner(1, 1, &[]).run_seconds(cell), ..run(cell, 1_000) };
+            let attempt = |rate: &f64| Attempt {
+                rate: *rate,
+                cpu_share: 0.1,
+                network_bits_per_second: 0.0,
+                slow_share: 0.0,
+                kept_up: true,
+            };
+            let attempts = rates.iter().map(attempt).collect();
+            Measurement { runs: vec![one; runs], attempts, network_bits_per_second: 0.0 }
+        };
+        let result = |cell: &Cell, tessera: Measurement, peers: &[(&str, Measurement)]| CellResult {
+            tessera,
+            peers: peers.iter().map(|(name, measured)| ((*name).to_string(), measured.clone())).collect(),
+            ..CellResult::new(cell.clone())
+        };
+        // The one in the middle was too high, and was tried again.
+        let three = measured(&search, 1, &[50.0, 75.0, 75.0, 62.0]);
+        assert!(runner(1, 3, &[]).has_measured(&result(&search, three.clone(), &[])));
+        assert!(!runner(1, 4, &[]).has_measured(&result(&search, three, &[])));
+
+        let (once, twice) = (measured(&closed, 1, &[]), measured(&closed, 2, &[]));
+        assert!(runner(2, 1, &[]).has_measured(&result(&closed, twice.clone(), &[])));
+        assert!(!runner(2, 1, &[]).has_measured(&result(&closed, once.clone(), &[])));
+        let (named, name) = (runner(2, 1, &["redis://db:6379"]), "redis at db:6379, as it was set up");
+        assert!(!named.has_measured(&result(&closed, twice.clone(), &[("redis-server 8", twice.clone())])));
+        assert!(!named.has_measured(&result(&closed, twice.clone(), &[(name, once)])));
+        assert!(named.has_measured(&result(&closed, twice.clone(), &[(name, twice.clone())])));
+        let reads = Cell { reads: Some("majority".into()), ..closed };
+        assert!(named.has_measured(&result(&reads, twice, &[])), "read modes are Tessera's own");
+    }
 }

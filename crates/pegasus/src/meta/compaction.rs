@@ -60,6 +60,8 @@ fn share_done(states: &[CompactionState], asked_for: Option<UnixMillis>, now: Un
     let done = |state: &CompactionState| match to_begin {
         _ if state.running > 0 => state.done,
         Some(time) if state.ended.is_none_or(|ended| ended < time) => 0.0,
+        // It has not heard of it yet.
+        None if asked_for.is_some_and(|time| time <= now && state.ended.is_some_and(|ended| ended < time)) => 0.0,
         _ => 1.0,
     };
     let is_known = to_begin.is_some() || states.iter().any(|state| state.running > 0 || state.ended.is_some());
@@ -86,6 +88,7 @@ mod tests {
         assert_eq!(share(&[ended, state(1, 0.5, Some(50)), earlier, idle], Some(103), 105), Some(0.375));
         assert_eq!(share(&[ended; 3], Some(103), 105), Some(1.0));
         assert_eq!(share(&[ended, idle], Some(103), 200), Some(1.0), "a node that was not there at that time");
+        assert_eq!(share(&[ended, earlier], Some(103), 200), Some(0.5), "a node that has not heard of it");
         assert_eq!(share(&[idle; 3], Some(103), 200), None, "all have started again since");
         assert_eq!(share(&[earlier; 3], None, 100), Some(1.0), "one of every day");
     }

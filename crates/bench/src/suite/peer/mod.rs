@@ -50,6 +50,12 @@ impl FromStr for PeerAddress {
     }
 }
 
+impl PeerAddress {
+    fn name(&self) -> String {
+        format!("{} at {}, as it was set up", self.protocol, self.addresses.join(","))
+    }
+}
+
 /// A server that is measured beside Tessera.
 pub struct Peer {
     /// What it is, and how durable.
@@ -90,10 +96,8 @@ impl Peer {
             let set = servers::spread_redis(&cell.table.durability, cell.cluster.nodes);
             peers.extend(set.map(|set| Self::start(set, data)).transpose()?);
         }
-        peers.extend(named.iter().filter(|at| takes(at.protocol, cell)).map(|at| {
-            let name = format!("{} at {}, as it was set up", at.protocol, at.addresses.join(","));
-            Self { name, at: at.clone(), is_spread: false, processes: None }
-        }));
+        let named = named.iter().filter(|at| takes(at.protocol, cell));
+        peers.extend(named.map(|at| Self { name: at.name(), at: at.clone(), is_spread: false, processes: None }));
         Ok(peers)
     }
 
@@ -162,6 +166,12 @@ impl Peer {
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().flat_map(|processes| &processes.children).map(Child::id).collect()
     }
+}
+
+/// What those are called that the user has named, and that a cell is measured on.
+pub fn names(cell: &Cell, named: &[PeerAddress]) -> impl Iterator<Item = String> {
+    let has_any = cell.reads.is_none() && !cell.table.expires;
+    named.iter().filter(move |at| has_any && takes(at.protocol, cell)).map(PeerAddress::name)
 }
 
 /// How many servers the suite starts beside Tessera for a cell, if they are installed.

@@ -12,7 +12,7 @@ mod scale;
 mod shown;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::cell::Cell;
 use super::experiments::{ALL, Experiment};

@@ -11,7 +11,7 @@ use crate::suite::result::Measurement;
 use std::time::Duration;
 
 /// A run of so many reads and writes in two seconds.
-fn run(cell: &Cell, operations: u64) -> RunResult {
+pub(in crate::suite) fn run(cell: &Cell, operations: u64) -> RunResult {
     let (mut reads, writes) = (Latencies::new(Duration::from_secs(1)), Latencies::new(Duration::from_secs(1)));
     reads.record(Duration::from_micros(123), operations);
     let (elapsed, cpu) = (Duration::from_secs(2), Duration::from_secs(1));
