@@ -6,6 +6,7 @@
 
 pub mod buffers;
 mod client_memory;
+mod descriptors;
 mod patient;
 mod process;
 mod socket;
@@ -13,6 +14,7 @@ mod stream;
 mod tls;
 
 pub use client_memory::{ClientMemory, ClientShare};
+pub use descriptors::leaves_descriptors;
 pub use patient::Patient;
 pub use process::resident_bytes;
 pub use socket::{Input, no_longer_read};

@@ -18,7 +18,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tessera_face::Tls;
+use tessera_face::{Tls, leaves_descriptors};
 use tessera_javascript::{Counts, Workers};
 use tessera_store::Store;
 use tokio::net::TcpStream;
@@ -160,8 +160,12 @@ async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener) {
     shared.store.wait_until_tables_are_known().await;
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => {
+            Ok((stream, address)) if leaves_descriptors(&stream) => {
                 tokio::spawn(serve(shared.clone(), stream, address));
+            }
+            Ok((_, address)) => {
+                tracing::warn!(%address, "a connection was closed: the file descriptors that are left (`ulimit -n`) are for the node itself");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");

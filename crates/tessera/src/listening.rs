@@ -5,6 +5,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Mutex;
 use std::time::Duration;
+use tessera_face::leaves_descriptors;
 use tessera_store::Store;
 use tokio::net::TcpStream;
 
@@ -61,8 +62,12 @@ where
     store.wait_until_tables_are_known().await;
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => {
+            Ok((stream, address)) if leaves_descriptors(&stream) => {
                 tokio::spawn(handle(stream, address));
+            }
+            Ok((_, address)) => {
+                tracing::warn!(%address, "a connection was closed: the file descriptors that are left (`ulimit -n`) are for the node itself");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             Err(error) => {
                 // Out of file descriptors, mostly: the backlog holds the others until some are closed.

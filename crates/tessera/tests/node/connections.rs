@@ -1,8 +1,9 @@
 //! Clients that behave badly, and many of them.
 
-use crate::resp_client::{Client, Value, encode};
+use crate::resp_client::{Client, Value, encode, words};
 use crate::server::{Node, wait_for};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use std::net::TcpStream;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -21,6 +22,31 @@ pub fn raise_file_limit() {
     // The test holds as many connections as the node.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
+/// A node once took a file of its log that it could not open for a disk that fails, and wrote nothing any more until it was started again.
+#[test]
+fn clients_leave_file_descriptors_to_the_node() {
+    raise_file_limit();
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["log.segment_bytes=1048576"]);
+    let mut client = node.client();
+    let process = Pid::from_raw(i32::try_from(node.process.id()).unwrap());
+    let few = Rlimit { current: Some(400), maximum: Some(400) };
+    prlimit(process, Resource::Nofile, few).unwrap();
+    let redis = node.redis_port;
+    let idle: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(("127.0.0.1", redis)).unwrap()).collect();
+    wait_for("clients have what they may have", Duration::from_secs(30), || (descriptors(&node) >= 345).then_some(()));
+    let value = "x".repeat(100_000);
+    for number in 0..100 {
+        assert_eq!(client.run(&format!("SET key{number} {value}")), Value::Simple("OK".into()));
+    }
+    assert!(descriptors(&node) < 400);
+    drop(idle);
+    wait_for("there is room again", Duration::from_secs(30), || {
+        let mut client = Client::connect(redis).ok()?;
+        client.call(&words("GET key99")).ok().filter(|got| *got == Value::Bulk(value.clone().into_bytes())).map(|_| ())
+    });
 }
 
 #[test]
