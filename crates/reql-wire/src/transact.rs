@@ -38,17 +38,7 @@ fn unreadable() -> RequestError {
 impl Shared {
     /// Carries out all of a plan at one instant, or nothing.
     pub(crate) async fn carry_out(&self, plan: Plan, durability: Durability) -> Result<Carried, RequestError> {
-        self.carry_out_until(plan, durability, Instant::now() + PATIENCE).await
-    }
-
-    /// The same for those who wait no longer.
-    pub(crate) async fn carry_out_until(
-        &self,
-        plan: Plan,
-        durability: Durability,
-        until: Instant,
-    ) -> Result<Carried, RequestError> {
-        match self.store.transact(SERVICE, plan.into_parts(durability), until).await {
+        match self.store.transact(SERVICE, plan.into_parts(durability), Instant::now() + PATIENCE).await {
             Transacted::Committed(_) => Ok(Carried::Done),
             Transacted::Refused(refusal) => Ok(Carried::Hindered(hindrances(refusal).map_err(|_| unreadable())?)),
             Transacted::NotDone(reason) => Err(reason),
