@@ -36,7 +36,7 @@ impl StuckDrain {
         (found.replicas > 0).then_some(found)
     }
 
-    /// In words.
+    /// Tells operators what the drain waits for, and what they can do.
     pub(crate) fn describe(&self, drained: NodeId) -> String {
         let nodes: Vec<_> = self.waits_for.iter().map(|node| format!("node {node}")).collect();
         format!(

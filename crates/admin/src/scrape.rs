@@ -42,7 +42,7 @@ impl TypedMetric for Counted {
 impl EncodeMetric for Counted {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
         let Some(counts) = self.0.get() else { return Ok(()) };
-        // By this the library knows the last bucket.
+        // The library takes a bucket with the largest number for the last one, and calls it `+Inf`.
         let buckets: Vec<_> = counts.buckets.iter().map(|(bound, count)| (bound.min(f64::MAX), *count)).collect();
         encoder.encode_histogram::<NoLabelSet>(counts.sum_seconds, counts.count(), &buckets, None)
     }

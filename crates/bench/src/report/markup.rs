@@ -1,6 +1,6 @@
 //! Text within markup.
 
-/// For text, and for attributes between double quotes.
+/// Escapes a text that is to stand in an element, or in an attribute between double quotes.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -65,8 +65,8 @@ impl Store {
     }
 
     /// Carries out a transaction over partitions of one or several tables: all parts take effect at one instant, or none does. The first
-    /// part's partition decides, or of several durabilities the first one of the hardest. `service` is that of the face that understands the operations. What was certainly not done is tried
-    /// again `until` then.
+    /// part's partition decides; if the parts differ in durability, the first one of the hardest does. `service` is that of the face that
+    /// understands the operations. What was certainly not done is tried again `until` then.
     ///
     /// It takes effect in an order that all clients agree on, and that is in accord with real time.
     ///

@@ -7,7 +7,7 @@ use crate::report::markup::escape;
 use crate::report::number::{exact, short};
 use std::fmt::Write;
 
-/// Of a group, what its bars take.
+/// The share of a group's width that its bars take.
 const SHARE: f64 = 0.84;
 const WIDEST: f64 = 90.0;
 /// Between bars of a group.

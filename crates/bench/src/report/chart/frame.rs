@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// What is below the rectangle: values and the axis' name.
 const BELOW: f64 = 46.0;
-/// Of the values beside it.
+/// The gap between the plot and the values beside it, in units of the drawing.
 const GAP: f64 = 8.0;
 const TICKS: usize = 5;
 

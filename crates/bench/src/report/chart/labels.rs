@@ -1,8 +1,8 @@
 //! Text of a chart: how wide it is, and where labels are so that none is over another.
 
-/// Of all text, in units of the drawing.
+/// The size of all text, in units of the drawing.
 pub(super) const FONT: f64 = 13.0;
-/// From one line of a label to the next.
+/// The distance from one line of a label to the next.
 pub(super) const LINE: f64 = 15.0;
 /// What a character is wide on average, as a share of the font's size. Fonts differ, so this is rather too much.
 const CHARACTER: f64 = 0.65;

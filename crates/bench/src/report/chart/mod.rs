@@ -20,7 +20,7 @@ pub(crate) const COLORS: usize = 7;
 /// What is drawn.
 pub(crate) struct Chart {
     pub(crate) x: &'static str,
-    /// With its unit.
+    /// What the values are, with their unit.
     pub(crate) y: &'static str,
     pub(crate) marks: Marks,
 }
@@ -76,7 +76,7 @@ impl Chart {
         }
     }
 
-    /// For a page with [`STYLE`], which shows one of the two drawings.
+    /// Both drawings of the chart, of which a page with [`STYLE`] shows the one that fits its width.
     pub(crate) fn inline(&self, title: &str) -> String {
         self.svg(title, Width::Wide, "") + &self.svg(title, Width::Narrow, "")
     }
