@@ -36,6 +36,7 @@ mod point;
 mod position;
 mod pushdown;
 mod queries;
+mod received;
 mod replica;
 mod respond;
 mod route;
