@@ -56,6 +56,15 @@ impl Table {
         Ok(Some(counted))
     }
 
+    /// About which share of a partition's records in a space have keys up to and including this one, 0 to 1. It takes time, and may wait for
+    /// the disk.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn share_up_to(&self, partition: u32, space: Space, key: &[u8]) -> Result<f64, RequestError> {
+        self.engine.share_up_to(partition, space, key).map_err(request_error)
+    }
+
     fn count_few(&self, partition: u32) -> Result<Option<u64>, RequestError> {
         let mut keys = 0;
         let visit = &mut |_: RecordKey<'_>, _: &[u8]| {
