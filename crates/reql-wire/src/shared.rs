@@ -49,6 +49,8 @@ pub struct ReqlConfig {
     pub client_memory: Arc<ClientMemory>,
     /// After this time without a CONTINUE a stream is closed.
     pub cursor_timeout: Duration,
+    /// Bytes of documents of which this node makes entries of new indexes in a second; zero is as many as it can.
+    pub index_bytes_per_second: u64,
     /// Who may come in.
     pub authenticator: Arc<Authenticator>,
     /// Where `r.http` may send requests.

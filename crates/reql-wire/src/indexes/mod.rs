@@ -13,6 +13,7 @@ mod cache;
 mod claiming;
 mod list;
 mod progress;
+mod step;
 
 pub(crate) use build::start_building;
 pub(crate) use build_error::EVALUATION;

@@ -23,6 +23,7 @@ mod reql_feeds_split;
 mod reql_geo;
 mod reql_hooks;
 mod reql_http;
+mod reql_index_build;
 mod reql_indexes;
 mod reql_js;
 mod reql_limits;
