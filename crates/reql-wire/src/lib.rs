@@ -47,6 +47,7 @@ mod sessions;
 mod shared;
 mod site;
 mod source;
+mod table_writes;
 mod tables;
 mod tally;
 mod together;
@@ -56,6 +57,7 @@ mod unique;
 mod until;
 mod work;
 mod write;
+mod write_batch;
 
 pub use log_book::LogBook;
 pub use server::{ReqlServer, ReqlStatistics};
