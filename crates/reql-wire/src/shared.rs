@@ -93,7 +93,7 @@ pub(crate) struct Shared {
     pub(crate) started: SystemTime,
     /// Connections now.
     pub(crate) connections: AtomicUsize,
-    is_stopping: AtomicBool,
+    is_stopping: Arc<AtomicBool>,
 }
 
 /// What has happened so far.
@@ -139,7 +139,7 @@ impl Shared {
             stopping: Notify::new(),
             started: SystemTime::now(),
             connections: AtomicUsize::new(0),
-            is_stopping: AtomicBool::new(false),
+            is_stopping: Arc::default(),
         }
     }
 
@@ -157,6 +157,11 @@ impl Shared {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// What says whether the node stops, for work that knows no more of the face.
+    pub(crate) fn stopping_flag(&self) -> &Arc<AtomicBool> {
+        &self.is_stopping
     }
 
     /// Why no query is carried out here any more.

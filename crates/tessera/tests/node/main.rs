@@ -28,6 +28,7 @@ mod reql_indexes;
 mod reql_js;
 mod reql_limits;
 mod reql_oracle;
+mod reql_pipelines;
 mod reql_pushdown;
 mod reql_system;
 mod reql_tables;
