@@ -170,7 +170,7 @@ impl<'a> WriteBatch<'a> {
         }
         let mut ended = Vec::new();
         for (at, reply) in others {
-            let Some((old, new)) = under_way.remove(&at) else { continue };
+            let Some((old, _)) = under_way.remove(&at) else { continue };
             match reply {
                 Reply::Differs(found) => {
                     self.there[at] = found;
