@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tessera_face::{Handshakes, Patient, Stream, Tls};
+use tessera_face::{Handshakes, Patient, Stream, Tls, accept};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -105,29 +105,17 @@ impl AdminListener {
 
     async fn accept(&mut self) -> (Stream, SocketAddr) {
         loop {
-            let accepted = tokio::select! {
+            let (stream, address) = tokio::select! {
                 Some(outcome) = self.incoming.join_next() => match outcome {
                     Ok(Ok(stream)) => return stream,
                     Ok(Err(_)) | Err(_) => continue,
                 },
-                accepted = self.listener.accept() => accepted,
+                accepted = accept(&self.listener) => accepted,
             };
-            match accepted {
-                Ok((stream, address)) => match self.tls.clone() {
-                    None => return (Stream::Plain(stream), address),
-                    Some(tls) => {
-                        let handshakes = self.handshakes.clone();
-                        let accept = async move {
-                            Ok((Stream::accept_as_one_of(&handshakes, stream, Some(&tls)).await?, address))
-                        };
-                        self.incoming.spawn(accept);
-                    }
-                },
-                Err(error) => {
-                    tracing::warn!(%error, "an admin connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
+            let Some(tls) = self.tls.clone() else { return (Stream::Plain(stream), address) };
+            let handshakes = self.handshakes.clone();
+            self.incoming
+                .spawn(async move { Ok((Stream::accept_as_one_of(&handshakes, stream, Some(&tls)).await?, address)) });
         }
     }
 }

@@ -169,6 +169,13 @@ pub trait Engine: Send + Sync {
     /// What the engine reports.
     fn next_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError>;
 
+    /// About which share of a space's records have keys up to and including this one, 0 to 1: how far something is that goes through
+    /// them in order. It takes time, and may wait for the disk.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn share_up_to(&self, partition: u32, space: Space, key: &[u8]) -> Result<f64, EngineError>;
+
     /// Applies log entries; each partition's part takes effect atomically. Waits while the engine must catch up with what
     /// was written before.
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError>;

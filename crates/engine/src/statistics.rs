@@ -1,5 +1,10 @@
 use serde::Serialize;
 
+/// Which share `part` is of `all`, 0 to 1. Of nothing it is all.
+pub(crate) fn share(part: u64, all: u64) -> f64 {
+    if all == 0 { 1.0 } else { (part as f64 / all as f64).min(1.0) }
+}
+
 /// What an engine tells about one table on this node. Counts are since the node started.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EngineStatistics {

@@ -129,6 +129,8 @@ fn check(engine: &dyn Engine, model: &Model, records: &BTreeSet<(u32, Vec<u8>)>)
             engine.multi_get_in(partition, *space, &keys, visit).unwrap();
             assert_eq!(together, values.enumerate().collect::<Vec<_>>());
             let middle = expected[expected.len() / 2][0].clone();
+            let share = (expected.len() / 2 + 1) as f64 / expected.len() as f64;
+            assert_eq!(engine.share_up_to(partition, *space, &middle).unwrap(), share);
             for range in [
                 ALL,
                 (Bound::Included(&middle[..]), Bound::Unbounded),
@@ -260,6 +262,40 @@ proptest! {
     fn spaces_follow_the_model(steps in prop::collection::vec(step(), 0..100)) {
         run(&steps);
     }
+}
+
+/// Bytes that no compression makes fewer.
+fn noise(seed: u32, length: usize) -> Vec<u8> {
+    let words =
+        (0_u32..).flat_map(|at| RecordKey::new(&[seed, at].map(u32::to_le_bytes).concat(), b"").hash().to_le_bytes());
+    words.take(length).collect()
+}
+
+#[test]
+fn the_share_of_a_large_space_up_to_a_key_is_told_about_right() {
+    const RECORDS: u32 = 25_000;
+    let directory = TempDir::new().unwrap();
+    let [memory, rocks] = open(directory.path(), &budget());
+    for engine in [&memory, &rocks] {
+        for first in (0..RECORDS).step_by(500) {
+            write(&**engine, 0, |payload| {
+                // In no order: what is not flushed yet is from everywhere.
+                for number in (first..first + 500).map(|number| number * 7_919 % RECORDS) {
+                    encode_put_in(payload, Space::DOCUMENTS, &number.to_be_bytes(), &noise(number, 400));
+                    encode_put_in(payload, Space(16), &noise(number, 8), b"");
+                }
+            });
+        }
+        let share = |number: u32| engine.share_up_to(0, Space::DOCUMENTS, &number.to_be_bytes()).unwrap();
+        for quarter in 0..=4 {
+            let wanted = f64::from(quarter) / 4.0;
+            let share = share((RECORDS / 4 * quarter).saturating_sub(1));
+            assert!((share - wanted).abs() < 0.15, "{share} for {wanted}");
+        }
+        assert_eq!(engine.share_up_to(1, Space::DOCUMENTS, b"").unwrap(), 1.0, "there is nothing");
+    }
+    let share = memory.share_up_to(0, Space::DOCUMENTS, &12_499_u32.to_be_bytes()).unwrap();
+    assert_eq!(share, 0.5, "it counts");
 }
 
 #[test]

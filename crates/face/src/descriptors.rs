@@ -8,7 +8,7 @@ const KEPT: u64 = 256;
 
 /// Whether a connection that was accepted just now may stay. The system gives out the lowest descriptor that is free, so a high one
 /// tells that few are left. A node that cannot open a file of its log stops writing, which is worse than fewer clients.
-pub fn leaves_descriptors(connection: &impl AsRawFd) -> bool {
+pub(crate) fn leaves_descriptors(connection: &impl AsRawFd) -> bool {
     getrlimit(Resource::Nofile).current.is_none_or(|limit| is_below(connection.as_raw_fd(), limit))
 }
 

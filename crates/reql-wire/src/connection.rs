@@ -9,6 +9,7 @@ use crate::memory::{Held, Kept};
 use crate::outgoing::{Outgoing, write};
 use crate::point::{self, Asked};
 use crate::queries::{Ending, Open, Queries, Running, Work, batch, batch_or_nothing, run, something_new};
+use crate::received::Received;
 use crate::respond::{self, Reply};
 use crate::shared::Shared;
 use crate::tally::Tally;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_face::{ClientShare, Stream};
-use tessera_reql::{Query, Request};
+use tessera_reql::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -214,7 +215,7 @@ impl Connection {
     }
 
     async fn take(&mut self, token: i64, text: Vec<u8>, kept: Kept) {
-        let (is_short, received) = (text.len() <= SHORT_BYTES, Instant::now());
+        let (is_short, at) = (text.len() <= SHORT_BYTES, Instant::now());
         let understood = if is_short {
             understand(text)
         } else {
@@ -225,7 +226,7 @@ impl Connection {
         };
         match understood {
             Err(refusal) => self.answer(token, refusal).await,
-            Ok(Request::Start(query)) => self.start((token, received), *query, is_short, kept).await,
+            Ok(Request::Start(query)) => self.start(Received::new(token, *query, at, is_short, kept)).await,
             Ok(Request::Continue) => self.go_on(token).await,
             Ok(Request::Stop) => self.stop(token).await,
             Ok(Request::NoreplyWait) => {
@@ -267,9 +268,9 @@ impl Connection {
         Running(self.queries.clone(), self.count)
     }
 
-    async fn start(&mut self, (token, received): (i64, Instant), query: Query, is_short: bool, kept: Kept) {
-        let is_noreply = query.flag("noreply");
-        if self.manner == Manner::Each && is_noreply {
+    async fn start(&mut self, received: Received) {
+        let token = received.token;
+        if self.manner == Manner::Each && received.is_noreply {
             return self
                 .answer(token, respond::client_error("noreply queries are not supported over HTTP".into()))
                 .await;
@@ -278,9 +279,9 @@ impl Connection {
         if !is_open {
             self.shared.counts.queries.fetch_add(1, Ordering::Relaxed);
             if self.shared.refusal().is_none()
-                && let Some(reply) = point::answer(&self.shared, &self.asker, &query, received)
+                && let Some(reply) = point::answer(&self.shared, &self.asker, &received.query, received.at)
             {
-                drop(kept);
+                drop(received);
                 let is_long = reply.text.len() > SHORT_BYTES;
                 self.answer(token, reply).await;
                 if is_long {
@@ -291,20 +292,20 @@ impl Connection {
             }
         }
         // On the heap: most queries are answered by now, and what the others need would make every connection larger.
-        Box::pin(self.carry_out(token, query, is_short, kept, received)).await;
+        Box::pin(self.carry_out(received)).await;
     }
 
     /// Has a query carried out that was not answered at once.
-    async fn carry_out(&mut self, token: i64, query: Query, is_short: bool, kept: Kept, received: Instant) {
-        let is_noreply = query.flag("noreply");
-        let tally = Tally::of(&self.shared, &query, received);
+    async fn carry_out(&mut self, received: Received) {
+        let tally = Tally::of(&self.shared, &received.query, received.at);
         let running = self.begin().await;
         let turn = self.shared.turns.turn();
         let number = self.shared.clients.next_query();
         let entered = match self.shared.refusal() {
             Some(refusal) => Err(respond::failure(&refusal)),
-            None => self.queries.enter(token, number, &query, &turn),
+            None => self.queries.enter(&received, number, &turn),
         };
+        let Received { token, query, is_short, is_noreply, kept, .. } = received;
         if let Err(refusal) = entered {
             tally.note(&self.shared, &refusal);
             // Whoever waits for no answer would take it for that of another query.

@@ -9,6 +9,7 @@ use crate::shared::Shared;
 use crate::work::{EvaluateWork, Reply, ScanWork, Slice, SliceEnd};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tessera_document::Document;
 use tessera_reql::{Env, Error, ErrorKind, Lazy, Pacer, Partial, Pipeline, Run};
@@ -34,12 +35,12 @@ const SHORT: Duration = Duration::from_micros(500);
 /// Lets the functions for a document run for a while.
 struct Patience {
     until: Instant,
-    shared: Arc<Shared>,
+    is_stopping: Arc<AtomicBool>,
 }
 
 impl Pacer for Patience {
     fn goes_on(&self) -> bool {
-        Instant::now() < self.until && !self.shared.is_stopping()
+        Instant::now() < self.until && !self.is_stopping.load(Ordering::Relaxed)
     }
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn evaluate(
     evaluate: &EvaluateWork,
 ) -> Result<Reply, RequestError> {
     let page = |scan: &ScanWork| partition::scan(shared, table, partition, reads, scan);
-    slice(shared, evaluate, page)
+    slice(shared.stopping_flag(), evaluate, page)
 }
 
 /// Evaluates the documents of a page that was read before, and no more.
@@ -61,7 +62,7 @@ pub(crate) fn evaluate_page(
     evaluate: &EvaluateWork,
     page: &Reply,
 ) -> Result<Reply, RequestError> {
-    slice(shared, evaluate, |scan| match page {
+    slice(shared.stopping_flag(), evaluate, |scan| match page {
         // It was all that this slice is to have.
         Reply::Page(_, true) if scan.after != evaluate.scan.after => Ok(Reply::Page(Vec::new(), true)),
         page => Ok(page.clone()),
@@ -74,14 +75,14 @@ pub(crate) fn first_page(evaluate: &EvaluateWork) -> ScanWork {
 }
 
 fn slice(
-    shared: &Arc<Shared>,
+    is_stopping: &Arc<AtomicBool>,
     evaluate: &EvaluateWork,
     mut page: impl FnMut(&ScanWork) -> Result<Reply, RequestError>,
 ) -> Result<Reply, RequestError> {
     let mut documents = usize::MAX;
     loop {
         let began = Instant::now();
-        let patience = Arc::new(Patience { until: began + SLOW, shared: shared.clone() });
+        let patience = Arc::new(Patience { until: began + SLOW, is_stopping: is_stopping.clone() });
         let (pipeline, env) = match Pipeline::from_bytes(&evaluate.pipeline, patience) {
             Ok(read) => read,
             Err(error) => return Ok(Reply::Refused(error.to_string())),
@@ -99,7 +100,7 @@ fn slice(
         match under_way.go(&mut page, documents)? {
             Ended::Slice(slice) => return Ok(Reply::Slice(slice)),
             Ended::Reply(reply) => return Ok(reply),
-            Ended::Interrupted(_) if shared.is_stopping() => return Err(RequestError::ShuttingDown),
+            Ended::Interrupted(_) if is_stopping.load(Ordering::Relaxed) => return Err(RequestError::ShuttingDown),
             // What the document has added so far cannot be taken back: those before it are evaluated again, without it.
             Ended::Interrupted(before) | Ended::TooMuch(before) => documents = before,
         }
@@ -206,5 +207,64 @@ impl UnderWay<'_> {
         };
         let end = SliceEnd::Failed(key, error.to_bytes().into());
         Ended::Slice(Slice { partial: partial.to_bytes().into(), keys: self.keys, last: self.last, end })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tessera_document::Value;
+    use tessera_engine::Order;
+    use tessera_reql::Stop;
+    use tessera_types::Space;
+
+    /// The slices of a partition whose documents have these lengths: their numbers of rows, and how they end.
+    fn slices(lengths: &[usize]) -> Vec<(usize, SliceEnd)> {
+        let document = |length: &usize| Document::encode(&Value::from("x".repeat(*length))).into_bytes();
+        let keys = (1_u8..).map(|number| Bytes::from(vec![number]));
+        let documents: Vec<(Bytes, Bytes)> = keys.zip(lengths.iter().map(document)).collect();
+        let env = Env::for_functions(Arc::new(Stop::default()), Value::Null);
+        let pipeline = Arc::<Pipeline>::default();
+        let mut after = None;
+        let mut slices = Vec::new();
+        loop {
+            let scan = ScanWork {
+                space: Space::DOCUMENTS,
+                start: Bytes::new(),
+                end: None,
+                cells: None,
+                order: Order::Ascending,
+                after: after.clone(),
+                limit: 100,
+            };
+            let evaluate = EvaluateWork { scan, pipeline: pipeline.to_bytes(&env).unwrap().into(), wants_keys: false };
+            let page = |scan: &ScanWork| {
+                let is_behind = |(key, _): &&(Bytes, Bytes)| scan.after.as_ref().is_none_or(|after| key > after);
+                Ok(Reply::Page(documents.iter().filter(is_behind).cloned().collect(), false))
+            };
+            let Ok(Reply::Slice(slice)) = slice(&Arc::default(), &evaluate, page) else { panic!("a slice") };
+            let rows = Partial::from_bytes(&slice.partial, &pipeline).unwrap().into_rows().len();
+            // Whoever asks evaluates a document that is left to it.
+            after = match &slice.end {
+                SliceEnd::Slow(next) => Some(next.clone()),
+                _ => slice.last,
+            };
+            slices.push((rows, slice.end));
+            if slices.last().is_some_and(|(_, end)| *end == SliceEnd::All) {
+                return slices;
+            }
+        }
+    }
+
+    #[test]
+    fn a_document_that_makes_too_much_is_left_to_whoever_asks() {
+        const MIB: usize = 1 << 20;
+        let left = SliceEnd::Slow(Bytes::from_static(&[2]));
+        assert_eq!(slices(&[9, 33 * MIB, 9]), [(1, left.clone()), (1, SliceEnd::All)]);
+        assert_eq!(slices(&[9, 9]), [(2, SliceEnd::All)]);
+        // What makes less is in a slice, which ends behind it.
+        assert_eq!(slices(&[9, 31 * MIB, 9]), [(2, SliceEnd::Turn), (1, SliceEnd::All)]);
+        // The first one of a slice has nothing before it.
+        assert_eq!(slices(&[2 * MIB, 33 * MIB]), [(1, SliceEnd::Turn), (0, left), (0, SliceEnd::All)]);
     }
 }

@@ -355,7 +355,8 @@ impl LoopRead {
             | Work::Changes(_)
             | Work::Holder { .. }
             | Work::Claim(_)
-            | Work::Stored { .. } => Err(RequestError::NotReady),
+            | Work::Stored { .. }
+            | Work::Progress { .. } => Err(RequestError::NotReady),
         }
     }
 }

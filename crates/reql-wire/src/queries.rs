@@ -4,6 +4,7 @@
 use crate::clients::Client;
 use crate::logins::Asker;
 use crate::memory::Held;
+use crate::received::Received;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::{Batch, Rows};
 use crate::shared::Shared;
@@ -101,21 +102,22 @@ impl Queries {
     ///
     /// # Errors
     /// Why it is not carried out.
-    pub(crate) fn enter(&self, token: i64, number: u64, query: &Query, turn: &Arc<Turn>) -> Result<(), Reply> {
+    pub(crate) fn enter(&self, received: &Received, number: u64, turn: &Arc<Turn>) -> Result<(), Reply> {
+        let token = received.token;
         // Those that run are counted for themselves, this one among them.
         let others = self.running.lock().len().saturating_sub(1);
         let mut open = self.open.lock();
         if open.contains_key(&token) {
             return Err(respond::client_error(format!("ERROR: duplicate token {token}")));
         }
-        if open.len().saturating_sub(others) >= MAX_STREAMS && !query.flag("noreply") {
+        if open.len().saturating_sub(others) >= MAX_STREAMS && !received.is_noreply {
             let message = format!("This connection has {MAX_STREAMS} open streams, which is the limit.");
             return Err(respond::client_error(message));
         }
         let now = Instant::now();
         let entered = Open {
             number,
-            text: query.text(SHOWN_BYTES),
+            text: received.query.text(SHOWN_BYTES),
             began: now,
             stop: Arc::default(),
             turn: turn.clone(),

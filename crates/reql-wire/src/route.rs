@@ -8,6 +8,7 @@
 
 use crate::evaluation;
 use crate::feeds;
+use crate::indexes::progress;
 use crate::partition::{self, Writes};
 use crate::shared::Shared;
 use crate::work::{EvaluateWork, Reply, Work};
@@ -164,6 +165,11 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                 let (store, table) = (shared.store.clone(), table.clone());
                 let read = move || partition::list(&store, &table, partition);
                 outcomes.push(outcome(shared.store.disk_readers().read(read).await));
+            }
+            Work::Progress { space } => {
+                let (store, table) = (shared.store.clone(), table.clone());
+                let told = shared.read(move || progress(&store, &table, partition, space)).await;
+                outcomes.push(outcome(told.unwrap_or(Err(RequestError::NotReady))));
             }
             Work::Scan(scan) => {
                 let (of, table) = (shared.clone(), table.clone());

@@ -18,15 +18,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tessera_face::{Tls, leaves_descriptors};
+use tessera_face::{Tls, accept_clients};
 use tessera_javascript::{Counts, Workers};
 use tessera_store::Store;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-/// After a connection could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The fewest threads that page through partitions, and evaluate there, for the queries of all nodes. Queries wait for these, so they
 /// must not share theirs.
 const LEAST_SCANNERS: usize = 2;
@@ -158,21 +156,7 @@ async fn close_idle_streams(shared: Weak<Shared>) {
 
 async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener) {
     shared.store.wait_until_tables_are_known().await;
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) if leaves_descriptors(&stream) => {
-                tokio::spawn(serve(shared.clone(), stream, address));
-            }
-            Ok((_, address)) => {
-                tracing::warn!(%address, "a connection was closed: the file descriptors that are left (`ulimit -n`) are for the node itself");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+    accept_clients(&listener, |stream, address| serve(shared.clone(), stream, address)).await;
 }
 
 async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr) {

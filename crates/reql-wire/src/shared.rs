@@ -49,6 +49,8 @@ pub struct ReqlConfig {
     pub client_memory: Arc<ClientMemory>,
     /// After this time without a CONTINUE a stream is closed.
     pub cursor_timeout: Duration,
+    /// Bytes of documents of which this node makes entries of new indexes in a second; zero is as many as it can.
+    pub index_bytes_per_second: u64,
     /// Who may come in.
     pub authenticator: Arc<Authenticator>,
     /// Where `r.http` may send requests.
@@ -91,7 +93,7 @@ pub(crate) struct Shared {
     pub(crate) started: SystemTime,
     /// Connections now.
     pub(crate) connections: AtomicUsize,
-    is_stopping: AtomicBool,
+    is_stopping: Arc<AtomicBool>,
 }
 
 /// What has happened so far.
@@ -137,7 +139,7 @@ impl Shared {
             stopping: Notify::new(),
             started: SystemTime::now(),
             connections: AtomicUsize::new(0),
-            is_stopping: AtomicBool::new(false),
+            is_stopping: Arc::default(),
         }
     }
 
@@ -155,6 +157,11 @@ impl Shared {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// What says whether the node stops, for work that knows no more of the face.
+    pub(crate) fn stopping_flag(&self) -> &Arc<AtomicBool> {
+        &self.is_stopping
     }
 
     /// Why no query is carried out here any more.

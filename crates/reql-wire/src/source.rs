@@ -215,8 +215,7 @@ impl Source for Tables {
         let lists =
             self.reach(&table, ReadMode::Single, work)?.into_iter().map(list).collect::<Result<Vec<IndexList>>>()?;
         let info = |(name, index): (&str, &IndexEntry)| {
-            let has_it = |list: &&IndexList| list.get(Space(index.space)).is_some_and(|index| index.is_built);
-            let built = lists.iter().filter(has_it).count();
+            let has_it = |list: &IndexList| list.get(Space(index.space)).is_some_and(|index| index.is_built);
             let hindrance = |list: &IndexList| {
                 let hindrance = list.get(Space(index.space))?.hindrance.as_ref()?;
                 Some(String::from_utf8_lossy(hindrance).into_owned())
@@ -224,12 +223,27 @@ impl Source for Tables {
             Ok(IndexInfo {
                 name: name.into(),
                 definition: read_definition(&index.definition).ok_or_else(damaged)?,
-                is_ready: built == lists.len(),
-                progress: built as f64 / f64::from(partitions),
+                is_ready: lists.iter().all(has_it),
                 hindrance: lists.iter().find_map(hindrance),
             })
         };
         indexes.iter().map(info).collect()
+    }
+
+    /// Documents are spread evenly over the partitions.
+    fn index_progress(&self, info: &TableInfo, name: &str) -> Result<f64> {
+        let table = self.open(info)?;
+        // One that was dropped since is not built any further.
+        let Some(index) = self.index(&table, name) else { return Ok(0.0) };
+        let work = Work::Progress { space: Space(index.space) };
+        let partitions = table.schema().partitions;
+        let work = (0..partitions).map(|partition| (Place::Partition(partition), work.clone())).collect();
+        let share = |reply| match reply {
+            Reply::Progress(share) => Ok(share),
+            _ => Err(damaged()),
+        };
+        let shares = self.reach(&table, ReadMode::Single, work)?.into_iter().map(share).sum::<Result<f64>>()?;
+        Ok(shares / f64::from(partitions))
     }
 
     /// The catalog tells them, also while partitions have no leaders.

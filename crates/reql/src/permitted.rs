@@ -167,6 +167,10 @@ impl<S: Source> Source for Permitted<S> {
         self.source.indexes(table)
     }
 
+    fn index_progress(&self, table: &TableInfo, name: &str) -> Result<f64> {
+        self.source.index_progress(table, name)
+    }
+
     fn index_names(&self, table: &TableInfo) -> Result<Vec<String>> {
         self.source.index_names(table)
     }

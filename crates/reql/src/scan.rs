@@ -130,8 +130,6 @@ pub struct IndexInfo {
     pub definition: IndexDefinition,
     /// Whether it holds the whole table, so that queries can use it.
     pub is_ready: bool,
-    /// How much of the table it holds, from 0 to 1, until it is ready.
-    pub progress: f64,
     /// Why it cannot be built as long as documents are as they are.
     pub hindrance: Option<String>,
 }

@@ -326,6 +326,12 @@ pub trait Source: Send + Sync {
     /// If the source cannot tell.
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
 
+    /// Which share of the table an index that is not ready holds, 0 to 1.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn index_progress(&self, table: &TableInfo, name: &str) -> Result<f64>;
+
     /// The names of the indexes, whatever their state.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! The way of commands to the loops of partitions.
 
+use crate::group::group_of;
 use crate::operation::WriteCommand;
-use crate::table::{Table, group_of};
+use crate::table::Table;
 use std::sync::Arc;
 use tessera_consensus::Inbox;
 use tessera_types::{RequestError, TableId};

@@ -23,7 +23,9 @@ mod compaction_state;
 mod coordination;
 mod deleted_hash_keys;
 mod disk_readers;
+mod errors;
 mod face_meter;
+mod group;
 mod histogram;
 mod hot_key_search;
 mod hot_keys;
@@ -82,6 +84,8 @@ pub mod hosting {
     pub use crate::change_capture::{ChangeCapture, Tap};
     pub use crate::clock::{ClusterClock, HeardClock};
     pub use crate::cluster_view::ClusterView;
+    pub use crate::errors::{damaged, request_error};
+    pub use crate::group::{group_of, partition_of_group};
     pub use crate::inboxes::Inboxes;
     pub use crate::known_leader::KnownLeader;
     pub use crate::ledger::PartitionLedger;
@@ -93,6 +97,5 @@ pub mod hosting {
     pub use crate::services::number;
     pub use crate::store::QUIET;
     pub use crate::store_parts::StoreParts;
-    pub use crate::table::{damaged, group_of, partition_of_group, request_error};
     pub use crate::transaction::{Changes, Missing, Times};
 }

@@ -4,15 +4,12 @@ use crate::exit::ExitError;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Mutex;
-use std::time::Duration;
-use tessera_face::leaves_descriptors;
+use tessera_face::accept_clients;
 use tessera_store::Store;
 use tokio::net::TcpStream;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// How long a listener pauses after a connection could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listeners that share their ports: each worker's thread has its own, and serves the connections that come through them.
 pub struct SharedListeners {
@@ -60,22 +57,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     store.wait_until_tables_are_known().await;
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) if leaves_descriptors(&stream) => {
-                tokio::spawn(handle(stream, address));
-            }
-            Ok((_, address)) => {
-                tracing::warn!(%address, "a connection was closed: the file descriptors that are left (`ulimit -n`) are for the node itself");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-            Err(error) => {
-                // Out of file descriptors, mostly: the backlog holds the others until some are closed.
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+    accept_clients(&listener, handle).await;
 }
 
 pub fn address(bind: IpAddr, port: u16, offset: u16) -> Result<SocketAddr, ExitError> {

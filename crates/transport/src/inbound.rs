@@ -2,7 +2,7 @@
 
 use crate::frame::{self, Frame, HEAD, Input, WHOLE_BYTES};
 use crate::idle_timer::IdleTimer;
-use crate::{Answer, Handshakes, REQUESTS_UNDER_WAY, Transport, handshake};
+use crate::{Answer, Handshakes, REQUESTS_UNDER_WAY, Transport, accept, handshake};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::io;
@@ -32,39 +32,30 @@ const CONNECTIONS: usize = 1_024;
 const ANSWER_BYTES: usize = 256 << 20;
 /// After requests have been carried out for this long, others have a turn.
 const TURN: Duration = Duration::from_millis(1);
-/// How long to wait when no connection can be accepted, for example because there are no file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
     let handshakes = Arc::new(Handshakes::new(HANDSHAKES, HANDSHAKE));
     let (strangers, nodes) = (Arc::new(Semaphore::new(STRANGERS)), Arc::new(Semaphore::new(CONNECTIONS)));
     loop {
-        match listener.accept().await {
-            Ok((stream, address)) => {
-                let (transport, handshakes) = (transport.clone(), handshakes.clone());
-                let (strangers, nodes) = (strangers.clone(), nodes.clone());
-                tokio::spawn(async move {
-                    let serve = async {
-                        let mut stream = stream;
-                        let Some(from) = handshakes.run(introduced(&transport, &mut stream)).await? else {
-                            let _one_of_few = strangers.try_acquire().map_err(|_| too_many())?;
-                            let serve = connection(transport, stream, None);
-                            return tokio::time::timeout(STRANGER, serve).await.map_err(|_| timed_out())?;
-                        };
-                        let _one_of_many = nodes.try_acquire().map_err(|_| too_many())?;
-                        transport.dial_now(from);
-                        connection(transport, stream, Some(from)).await
-                    };
-                    if let Err(error) = serve.await {
-                        tracing::debug!(%address, %error, "a connection from another node ended");
-                    }
-                });
+        let (stream, address) = accept(&listener).await;
+        let (transport, handshakes) = (transport.clone(), handshakes.clone());
+        let (strangers, nodes) = (strangers.clone(), nodes.clone());
+        tokio::spawn(async move {
+            let serve = async {
+                let mut stream = stream;
+                let Some(from) = handshakes.run(introduced(&transport, &mut stream)).await? else {
+                    let _one_of_few = strangers.try_acquire().map_err(|_| too_many())?;
+                    let serve = connection(transport, stream, None);
+                    return tokio::time::timeout(STRANGER, serve).await.map_err(|_| timed_out())?;
+                };
+                let _one_of_many = nodes.try_acquire().map_err(|_| too_many())?;
+                transport.dial_now(from);
+                connection(transport, stream, Some(from)).await
+            };
+            if let Err(error) = serve.await {
+                tracing::debug!(%address, %error, "a connection from another node ended");
             }
-            Err(error) => {
-                tracing::warn!(%error, "no connection can be taken from other nodes");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
+        });
     }
 }
 

@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod accept;
 mod frame;
 mod handshake;
 mod handshakes;
@@ -17,6 +18,7 @@ mod outbound;
 mod reported_clock;
 mod secret;
 
+pub use accept::accept;
 pub use handshakes::Handshakes;
 pub use outbound::{Asked, RequestFailure};
 pub use reported_clock::NodeClock;

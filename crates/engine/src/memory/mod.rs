@@ -219,6 +219,10 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    fn share_up_to(&self, partition: u32, space: Space, key: &[u8]) -> Result<f64, EngineError> {
+        Ok(self.partition(partition).share_up_to(space, key))
+    }
+
     fn hash_keys(&self, partition: u32) -> Option<u64> {
         Some(self.partition(partition).hash_keys())
     }

@@ -9,6 +9,7 @@ use super::slot::{Field, Fields, Slot, SlotRef};
 use super::spaces::Spaces;
 use crate::expiries::{Expiries, Noted};
 use crate::mutation::{self, Mutation};
+use crate::statistics::share;
 use crate::{Applied, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, SortKeyRange, Visit};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::ops::Bound;
@@ -20,6 +21,9 @@ use tessera_types::{RecordKey, Space, StoredValue, UnixMillis, ValueKind};
 const SWEPT_PAGE: PageLimit = PageLimit { records: 1_024, bytes: usize::MAX };
 /// Pages of one sweep at most.
 const SWEPT_PAGES: usize = 16;
+
+/// Records that are counted under one hold of the lock.
+const COUNTED_AT_ONCE: usize = 10_000;
 
 pub(super) struct Partition {
     state: RwLock<State>,
@@ -250,6 +254,22 @@ impl Partition {
     ) {
         if !is_empty(range) {
             self.state.read().spaces.scan(space, range, order, visit);
+        }
+    }
+
+    /// Which share of a space's records have keys up to and including this one. They are counted, some at a time, so that nobody waits
+    /// long for the lock.
+    pub(super) fn share_up_to(&self, space: Space, key: &[u8]) -> f64 {
+        let (mut counted, mut last): (u64, Option<Box<[u8]>>) = (0, None);
+        loop {
+            let state = self.state.read();
+            let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let (count, cut) = state.spaces.count(space, (from, Bound::Included(key)), COUNTED_AT_ONCE);
+            counted += count;
+            match cut {
+                Some(cut) => last = Some(cut.into()),
+                None => return share(counted, state.spaces.len(space)),
+            }
         }
     }
 

@@ -39,6 +39,16 @@ impl SpaceRecords {
         }
     }
 
+    /// Counts the records of a range that is not empty, `most` of them at most. Returns the key of the last one if there may be more.
+    fn count(&self, range: KeyRange<'_>, most: usize) -> (u64, Option<&[u8]>) {
+        let (mut count, mut last) = (0, None);
+        for (key, _) in self.records.range::<[u8], _>(range).take(most) {
+            count += 1;
+            last = Some(&**key);
+        }
+        (count as u64, last.filter(|_| count == most))
+    }
+
     fn put(&mut self, key: &[u8], value: &[u8]) {
         if let Some(old) = self.records.get_mut(key) {
             self.bytes += value.len();
@@ -95,6 +105,16 @@ impl Spaces {
         if let Some(records) = self.0.get(&space) {
             records.scan(range, order, visit);
         }
+    }
+
+    /// See [`SpaceRecords::count`].
+    pub(super) fn count(&self, space: Space, range: KeyRange<'_>, most: usize) -> (u64, Option<&[u8]>) {
+        self.0.get(&space).map_or((0, None), |records| records.count(range, most))
+    }
+
+    /// Records of a space.
+    pub(super) fn len(&self, space: Space) -> u64 {
+        self.0.get(&space).map_or(0, |records| records.len() as u64)
     }
 
     pub(super) fn next(&self, from: Space) -> Option<Space> {

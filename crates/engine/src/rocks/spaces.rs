@@ -3,9 +3,14 @@
 use super::keys::{read_space_key, space_key, space_range, spaces_end};
 use super::table::RocksEngine;
 use crate::read_tier::is_caches_only;
+use crate::statistics::share;
 use crate::{EngineError, KeyRange, Order};
 use rocksdb::{DB, DBRawIteratorWithThreadMode};
+use std::ops::Bound;
 use tessera_types::Space;
+
+/// Of a space that has less in files, records are counted to tell a share of it. RocksDB's estimate is off by some blocks.
+const MANY_BYTES: u64 = 4 << 20;
 
 impl RocksEngine {
     pub(super) fn read_in(
@@ -117,6 +122,28 @@ impl RocksEngine {
             }
         }
         Ok(iterator.status()?)
+    }
+
+    /// By the bytes in files, of which an index tells where keys are; what is not flushed yet is not in them. If these are few, records are
+    /// counted.
+    pub(super) fn share_of_space(&self, partition: u32, space: Space, key: &[u8]) -> Result<f64, EngineError> {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let [begin, end] = space_range(partition, space, all);
+        let [_, behind] = space_range(partition, space, (Bound::Unbounded, Bound::Included(key)));
+        let ranges = [&behind, &end].map(|end| rocksdb::Range::new(&begin, end));
+        let bytes = self.store.db.get_approximate_sizes_cf(&self.column_family, &ranges);
+        if let [before, all] = bytes[..]
+            && all >= MANY_BYTES
+        {
+            return Ok(share(before, all));
+        }
+        let (mut before, mut counted) = (0, 0);
+        self.visit_space(partition, space, all, Order::Ascending, &mut |at, _| {
+            before += u64::from(at <= key);
+            counted += 1;
+            true
+        })?;
+        Ok(share(before, counted))
     }
 
     pub(super) fn first_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError> {

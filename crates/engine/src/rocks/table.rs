@@ -540,6 +540,10 @@ impl Engine for RocksEngine {
         self.discard_records(partition)
     }
 
+    fn share_up_to(&self, partition: u32, space: Space, key: &[u8]) -> Result<f64, EngineError> {
+        self.share_of_space(partition, space, key)
+    }
+
     fn partition_bytes(&self, partition: u32) -> u64 {
         let records = [hash_position(partition, 0).to_vec(), partition_end(partition)];
         let spaces = [spaces_begin(partition), spaces_end(partition)];

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tessera_consensus::GroupId;
+use tessera_types::Pace;
 use tokio::task::AbortHandle;
 
 /// Files of an earlier process that nobody has gone on with for so long go.
@@ -28,7 +29,7 @@ pub(crate) struct Incoming {
     pub(super) by_group: Mutex<HashMap<GroupId, Fetch>>,
     pub(super) complete: Mutex<HashMap<GroupId, u64>>,
     /// When the next piece may be asked for: all fetches of a node share what it may take.
-    next: Mutex<Option<Instant>>,
+    pace: Mutex<Pace>,
     /// Files of an earlier process, until when.
     pub(super) left_over: Mutex<(HashSet<u64>, Instant)>,
 }
@@ -61,7 +62,7 @@ impl Incoming {
         Self {
             by_group: Mutex::default(),
             complete: Mutex::default(),
-            next: Mutex::default(),
+            pace: Mutex::default(),
             left_over: Mutex::new((left_over, Instant::now() + LEFT_OVER)),
         }
     }
@@ -89,11 +90,10 @@ impl Incoming {
 
     /// Waits until this many bytes more may be taken.
     pub(crate) async fn take_turn(&self, bytes: u64, bytes_per_second: u64) {
-        let now = Instant::now();
         let turn = {
-            let mut next = self.next.lock();
-            let turn = next.map_or(now, |next| next.max(now));
-            *next = Some(turn + Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64));
+            let mut pace = self.pace.lock();
+            let turn = pace.next(Instant::now());
+            pace.note(turn, bytes, bytes_per_second);
             turn
         };
         tokio::time::sleep_until(turn.into()).await;

@@ -142,6 +142,10 @@ impl Source for CutSource {
         self.0.indexes(table)
     }
 
+    fn index_progress(&self, table: &TableInfo, name: &str) -> Result<f64> {
+        self.0.index_progress(table, name)
+    }
+
     fn pause(&self) {
         self.0.pause();
     }

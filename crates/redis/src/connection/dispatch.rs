@@ -1,13 +1,14 @@
 //! From commands on keys to the partitions that hold them.
 
+use super::Connection;
 use super::batch::{self, Answered, Batch, Mode};
 use super::forwarding;
 use super::frame::OwnedFrame;
 use super::large_hashes::Asked;
+use super::output::REPLY_BYTES;
 use super::partitions::{Parts, parts};
 use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
-use super::{Connection, REPLY_BYTES};
 use crate::commands::{Command, CommandError, FanOut};
 use crate::resp::LONGEST_REPLY_BYTES;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! GET, the commonest command: those that follow each other in a pipeline run as one batch, so that their cache misses overlap.
 
+use super::Connection;
 use super::frame::OwnedFrame;
+use super::output::REPLY_BYTES;
 use super::point_reads::{Answered, Found, Keys, NoString, PointReads, Versions, Waiting, is_one_instant};
-use super::{Connection, REPLY_BYTES};
 use crate::commands::CommandError;
 use crate::resp::{Frame, Reply};
 use std::io;

@@ -2,9 +2,11 @@
 //! for were there. Commands that another node has sent are counted there, where their client is.
 
 use super::Connection;
+use super::frame::OwnedFrame;
 use crate::commands::{Command, kind_of, place_of};
+use crate::redacted::redacted;
 use crate::resp::reply_length;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tessera_store::RequestKind;
 
 fn is_error(reply: &[u8]) -> bool {
@@ -72,6 +74,14 @@ impl Connection {
             }
         }
         now
+    }
+
+    /// Notes a command that took long.
+    pub(super) fn note_slow(&self, frame: &OwnedFrame, took: Duration) {
+        if self.server.slow_log.is_slow(took) {
+            let address = self.client.address.to_string();
+            self.server.slow_log.push(took, &redacted(&frame.arguments()), address, self.session.name.clone());
+        }
     }
 
     fn note_reply(&self, command: &'static Command, reply: &[u8]) {

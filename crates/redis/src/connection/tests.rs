@@ -1,18 +1,21 @@
 //! What depends on the instant at which something happens elsewhere, brought about from inside.
 
 use super::forwarding::Reach;
+use super::frame::OwnedFrame;
 use super::*;
+use crate::commands::SessionCommand;
 use crate::server::RedisConfig;
 use crate::test_cluster::{TestNode, config, wait_for};
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tessera_access::User;
 use tessera_cluster::CatalogCommand;
 use tessera_engine::{DEFAULT_ENGINE, ENGINES};
 use tessera_store::{Leader, Table};
 use tessera_types::{
-    Durability, EngineKind, Model, Partitioner, RecordKey, Right, Rights, Scope, TableSchema, TableSettings, WhenFull,
+    Durability, EngineKind, Model, Partitioner, RecordKey, RequestError, Right, Rights, Scope, TableSchema,
+    TableSettings, UnixMillis, WhenFull,
 };
 
 /// A connection whose replies stay in its output.

@@ -3,20 +3,21 @@
 //! An index begins as one that writes keep and nobody reads. Then the partition's documents are looked at in the order of their keys:
 //! the entries of a page go to the log together with the page's last key, so a new leader goes on where the old one stopped. A document
 //! that changed since the page was read is left out, since the write that changed it has put its entries. Behind the last page
-//! the index is built. One thread builds all indexes, each for a [while](TURN) before others have their turn. The keys of a unique index
+//! the index is built. One thread builds all indexes, each for a [while](TURN) before others have their turn, and no more bytes in a second
+//! than the [setting](crate::ReqlConfig::index_bytes_per_second) says. The keys of a unique index
 //! are [claimed](super::claiming) before; two documents with one key hinder it until one of them has changed.
 
+use super::LIST_KEY;
 use super::build_error::{BuildError, EVALUATION};
 use super::cache::indexed;
 use super::claiming::{ClaimedDocument, Claiming};
-use super::list::{IndexList, ListedIndex, all_claims_keys, claimed_index, claims_key, progress_key};
-use super::{LIST_KEY, stamp_of};
+use super::list::{IndexList, ListedIndex, all_claims_keys, claimed_index, progress_key};
+use super::step::{BuiltDocument, SentStep, Step};
 use crate::background::Background;
 use crate::definition::source_of;
 use crate::partition;
 use crate::shared::Shared;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ use tessera_cluster::Indexes;
 use tessera_document::{EncodedValue, Value};
 use tessera_engine::{Order, PageLimit};
 use tessera_reql::{Env, IndexDefinition, Pacer};
-use tessera_store::{Leader, Operation, Store, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{Acks, Durability, Model, ReadMode, RequestError, Space, TableId};
+use tessera_store::{Leader, Operation, Store, Table, WriteOptions};
+use tessera_types::{Acks, Durability, Model, Pace, ReadMode, RequestError, Space, TableId};
 
 /// Between two looks at what there is to do.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -44,6 +45,8 @@ const SLOW_PAUSE: Duration = Duration::from_secs(60);
 const PAGE: PageLimit = PageLimit { records: 200, bytes: 512 << 10 };
 /// Bytes of entries in one step, about: there may be many more of them than of documents.
 const STEP_BYTES: usize = 256 << 10;
+/// What a document counts at least, in bytes: it is read, and the function of the index called, however small it is.
+const LEAST_BYTES: usize = 1 << 10;
 
 /// Starts the thread that builds.
 ///
@@ -51,7 +54,7 @@ const STEP_BYTES: usize = 256 << 10;
 /// If it cannot be started.
 pub(crate) fn start_building(shared: Arc<Shared>) -> std::io::Result<Background> {
     Background::start("reql-index", move |ending| {
-        Building { shared, ending, due: HashMap::new(), slow: HashMap::new() }.run()
+        Building { shared, ending, due: HashMap::new(), slow: HashMap::new(), pace: Pace::default() }.run()
     })
 }
 
@@ -74,6 +77,8 @@ struct Building {
     due: HashMap<TableId, Due>,
     /// Until when indexes of partitions are let be since their functions took too long there.
     slow: HashMap<(TableId, u32, Space), Instant>,
+    /// When the next page may be looked at: requests are to have the most of the node's time.
+    pace: Pace,
 }
 
 /// When a table is to be looked at again.
@@ -193,17 +198,32 @@ impl Building {
         if is_done { outcome.map(|()| true) } else { Ok(false) }
     }
 
+    /// Waits until the next page may be looked at, and returns the time then; `None` if the node stops before.
+    fn next_turn(&self) -> Option<Instant> {
+        while !self.ending.load(Ordering::Acquire) {
+            let now = Instant::now();
+            let turn = self.pace.next(now);
+            if turn == now {
+                return Some(now);
+            }
+            std::thread::park_timeout(turn - now);
+        }
+        None
+    }
+
     /// Builds an index of a partition for a while. `false` if it is not built then.
-    fn build(&self, place: &Place<'_>, index: &ListedIndex) -> Result<bool, BuildError> {
+    fn build(&mut self, place: &Place<'_>, index: &ListedIndex) -> Result<bool, BuildError> {
         let began = Instant::now();
         let definition = IndexDefinition::from_source(index.definition.to_vec().into(), String::new());
         let definition = definition.ok_or(BuildError::Damaged)?;
         let mut is_hindered = index.hindrance.is_some();
         loop {
+            let Some(turn) = self.next_turn() else { return Ok(false) };
             if place.table.indexes().is_dropped(index.space) {
                 return Err(BuildError::Overtaken);
             }
             let (page, is_last) = place.page(index.space)?;
+            let mut bytes_of_page = 0;
             let deadline = Deadline { until: Instant::now() + EVALUATION, ending: self.ending.clone() };
             let env = Env::for_functions(Arc::new(deadline), Value::Null);
             let (mut documents, mut bytes_of_entries) = (Vec::with_capacity(page.len()), 0);
@@ -219,7 +239,9 @@ impl Building {
                 let document = EncodedValue::check(&bytes).and_then(EncodedValue::to_value);
                 let document = document.map_err(|_| BuildError::Damaged)?;
                 let indexed = indexed(&env, &definition, &document, &key).map_err(|_| BuildError::TooSlow)?;
-                bytes_of_entries += indexed.entries.iter().map(Vec::len).sum::<usize>();
+                let entries = indexed.entries.iter().map(Vec::len).sum::<usize>();
+                bytes_of_entries += entries;
+                bytes_of_page += (key.len() + bytes.len() + entries).max(LEAST_BYTES);
                 if !indexed.unique_keys.is_empty() {
                     claimed.push(ClaimedDocument { key: key.clone(), bytes: bytes.clone(), keys: indexed.unique_keys });
                 }
@@ -234,6 +256,7 @@ impl Building {
                 claiming.claim(claimed, &self.ending)?;
                 place.step(Step::Build(index.space, documents))?;
             }
+            self.pace.note(turn, bytes_of_page as u64, self.shared.config.index_bytes_per_second);
             if is_hindered {
                 // What hindered it was in this page, and is not any more.
                 place.step(Step::Hinder(index.space, Bytes::new()))?;
@@ -288,7 +311,7 @@ impl Place<'_> {
     /// Has the partition's loop do a step, and returns the list behind it.
     fn step(&self, step: Step) -> Result<IndexList, BuildError> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        let operation: Arc<dyn Operation> = Arc::new(SentStep { step, found: Mutex::new(None), sender });
+        let operation: Arc<dyn Operation> = Arc::new(SentStep::new(step, sender));
         // What a power cut takes of a step it takes of all later ones, so it is made again. The next step reads what this one has
         // applied, so it must not be answered before.
         let durability = self.table.schema().is_persistent().then_some(Durability::Soft);
@@ -302,94 +325,5 @@ impl Place<'_> {
             }
         };
         outcome.ok_or(BuildError::Overtaken)
-    }
-}
-
-/// A document with what an index is to hold of it.
-struct BuiltDocument {
-    key: Bytes,
-    /// The document must still be this.
-    bytes: Bytes,
-    entries: Vec<Vec<u8>>,
-}
-
-enum Step {
-    Begin(Space, Bytes),
-    Build(Space, Vec<BuiltDocument>),
-    Finish(Space),
-    /// Note what hinders a unique index.
-    Hinder(Space, Bytes),
-    Drop(Space),
-}
-
-type Done = Result<Option<IndexList>, RequestError>;
-
-struct SentStep {
-    step: Step,
-    found: Mutex<Option<Done>>,
-    sender: mpsc::SyncSender<Done>,
-}
-
-impl Step {
-    /// Returns the list as it is then; `None` if it is not one that the step can be made on.
-    fn carry_out(&self, transaction: &mut Transaction<'_>) -> Done {
-        let bytes = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
-        let before = stamp_of(&bytes);
-        let Some(mut list) = IndexList::decode(bytes) else { return Ok(None) };
-        let is_unbuilt = |list: &IndexList, space| list.get(space).is_some_and(|index| !index.is_built);
-        match self {
-            // What transactions over partitions have here was made for the list as it is.
-            Self::Begin(..) | Self::Finish(_) | Self::Hinder(..) | Self::Drop(_) => transaction.await_no_intents()?,
-            Self::Build(..) => {}
-        }
-        match self {
-            Self::Begin(space, definition) => list.begin(*space, definition.clone()),
-            Self::Build(space, documents) if is_unbuilt(&list, *space) => {
-                for document in documents {
-                    if transaction.get_in(Space::DOCUMENTS, &document.key)?.as_ref() == Some(&document.bytes) {
-                        for entry in &document.entries {
-                            transaction.put_in(*space, entry, b"")?;
-                        }
-                    }
-                }
-                if let Some(last) = documents.last() {
-                    transaction.put_in(Space::INDEXES, &progress_key(*space), &last.key)?;
-                }
-            }
-            Self::Finish(space) if is_unbuilt(&list, *space) => {
-                list.finish(*space);
-                transaction.delete_in(Space::INDEXES, &progress_key(*space));
-            }
-            Self::Hinder(space, reason) => list.hinder(*space, reason),
-            Self::Drop(space) => {
-                list.drop(*space);
-                if transaction.get_in(Space::INDEXES, &claims_key(*space))?.is_some() {
-                    transaction.delete_in(Space::INDEXES, &claims_key(*space));
-                    transaction.drop_space(space.claims());
-                }
-                transaction.delete_in(Space::INDEXES, &progress_key(*space));
-                transaction.drop_space(*space);
-            }
-            Self::Build(..) | Self::Finish(_) => return Ok(None),
-        }
-        let after = list.encode();
-        if stamp_of(&after) != before {
-            transaction.put_in(Space::INDEXES, LIST_KEY, &after)?;
-        }
-        Ok(Some(list))
-    }
-}
-
-impl Operation for SentStep {
-    fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
-        let done = self.step.carry_out(transaction);
-        let verdict = if matches!(done, Ok(Some(_))) { Verdict::Commit } else { Verdict::Abandon };
-        *self.found.lock() = Some(done);
-        verdict
-    }
-
-    fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
-        let found = self.found.lock().take().unwrap_or(Ok(None));
-        let _ = self.sender.try_send(outcome.and(found));
     }
 }

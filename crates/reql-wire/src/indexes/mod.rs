@@ -12,8 +12,11 @@ mod build_error;
 mod cache;
 mod claiming;
 mod list;
+mod progress;
+mod step;
 
 pub(crate) use build::start_building;
 pub(crate) use build_error::EVALUATION;
 pub(crate) use cache::{IndexChanges, ListCache, NewEntries, value_at};
 pub(crate) use list::{IndexList, LIST_KEY, claims_key, stamp_of};
+pub(crate) use progress::progress;

@@ -31,6 +31,10 @@ pub(crate) enum Work {
     Write(WriteWork),
     /// Tell which indexes the partition keeps.
     List,
+    /// Tell how far an index with this space is.
+    Progress {
+        space: Space,
+    },
     /// Make durable what was written before.
     Sync,
     /// Keep changes from now on.
@@ -226,6 +230,10 @@ impl Work {
                 out.put_u8(13);
                 claim.encode(out);
             }
+            Self::Progress { space } => {
+                out.put_u8(19);
+                out.put_u32_le(space.0);
+            }
             Self::Evaluate(evaluate) => {
                 put_kind(out, 5, evaluate.scan.cells.as_deref());
                 evaluate.encode(out);
@@ -256,6 +264,7 @@ impl Work {
             12 => Self::Holder { space: Space(input.try_get_u32_le().ok()?), key: take(input)? },
             13 => Self::Claim(ClaimWork::decode(input)?),
             14 => Self::Stored { key: take(input)? },
+            19 => Self::Progress { space: Space(input.try_get_u32_le().ok()?) },
             17 => Self::Write(WriteWork { removes_ended: true, ..take_write(input)? }),
             18 => {
                 let lifetime = match input.try_get_u64_le().ok()? {
@@ -417,6 +426,7 @@ mod tests {
             Work::Write(WriteWork { lifetime: Lifetime::Fresh, ..WriteWork::comparison(key.clone(), None) }),
             Work::Write(WriteWork { removes_ended: true, ..WriteWork::comparison(key.clone(), Some(key.clone())) }),
             Work::Stored { key: key.clone() },
+            Work::Progress { space: Space(17) },
         ];
         for work in some {
             let mut out = Vec::new();

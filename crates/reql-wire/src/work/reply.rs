@@ -35,6 +35,8 @@ pub(crate) enum Reply {
     Ended(Bytes),
     /// What is stored of a document, and the time in milliseconds since 1970 by which it is judged whether it has ended.
     Stored(Option<Bytes>, u64),
+    /// Which share of the documents an index holds, 0 to 1.
+    Progress(f64),
 }
 
 /// What was made of a slice.
@@ -122,6 +124,10 @@ impl Reply {
                 put_option(&mut out, stored.as_ref());
                 out.put_u64_le(*now);
             }
+            Self::Progress(share) => {
+                out.put_u8(15);
+                out.put_f64_le(*share);
+            }
             Self::Taken(taken) => {
                 out.put_u8(12);
                 taken.encode(&mut out);
@@ -164,6 +170,7 @@ impl Reply {
             12 => Self::Taken(Taken::decode(input)?),
             13 => Self::Ended(take(input)?),
             14 => Self::Stored(take_option(input)?, input.try_get_u64_le().ok()?),
+            15 => Self::Progress(input.try_get_f64_le().ok()?),
             _ => return None,
         })
     }
@@ -222,6 +229,7 @@ mod tests {
             Reply::Ended(key.clone()),
             Reply::Stored(Some(key.clone()), 77),
             Reply::Stored(None, 1),
+            Reply::Progress(0.75),
             Reply::Taken(Taken { space: tessera_types::Space(17), key: key.clone(), holder: key.clone() }),
             Reply::Page(vec![row.clone(), row.clone()], true),
             Reply::Written,

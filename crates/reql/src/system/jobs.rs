@@ -40,7 +40,8 @@ pub(super) fn rows(source: &dyn Source) -> Result<Vec<Value>> {
         // Whoever looks at jobs wants to see the others also when a table is lost just now.
         let indexes = if is_read { source.indexes(&info).unwrap_or_default() } else { Vec::new() };
         for index in indexes.iter().filter(|index| !index.is_ready) {
-            rows.push(construction(&info, &shards, index)?);
+            let progress = source.index_progress(&info, &index.name).map_or(Ok(Value::Null), value::number)?;
+            rows.push(construction(&info, &shards, index, progress)?);
         }
         rows.extend(backfills(&info, &shards)?);
     }
@@ -68,13 +69,13 @@ fn query(server: &Server, job: &QueryJob) -> Result<Value> {
 }
 
 /// Nobody keeps when the building of an index was begun, or the copying of a replica: their `duration_sec` is `null`.
-fn construction(table: &TableInfo, shards: &[ShardStatus], index: &IndexInfo) -> Result<Value> {
+fn construction(table: &TableInfo, shards: &[ShardStatus], index: &IndexInfo, progress: Value) -> Result<Value> {
     let leaders: BTreeMap<&str, &Server> =
         shards.iter().filter_map(|shard| shard.primary.as_ref()).map(|server| (&*server.id, server)).collect();
     let info = value::object([
         ("db", Value::from(table.database.name.clone())),
         ("index", Value::from(index.name.clone())),
-        ("progress", value::number(index.progress)?),
+        ("progress", progress),
         ("table", Value::from(table.name.clone())),
     ])?;
     let id = uuid::of_name(&format!("index_construction.{}.{}", table.id, index.name));

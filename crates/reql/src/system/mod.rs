@@ -260,6 +260,11 @@ impl Source for WithSystemTables {
         self.0.indexes(table)
     }
 
+    /// System tables have no indexes.
+    fn index_progress(&self, table: &TableInfo, name: &str) -> Result<f64> {
+        self.0.index_progress(table, name)
+    }
+
     fn index_definition(&self, table: &TableInfo, name: &str) -> Result<Option<IndexDefinition>> {
         if table.is_system() {
             return Ok(None);

@@ -134,12 +134,9 @@ fn index_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     call.value(Value::array(names.into_iter().map(Value::from).collect())?)
 }
 
-/// `tells_keys` says whether whoever asks may know keys of documents.
-fn status(index: &IndexInfo, tells_keys: bool) -> Result<Value> {
-    let progress = match index.is_ready {
-        true => None,
-        false => Some(("progress", value::number(index.progress)?)),
-    };
+/// `progress` is that of an index which is not ready, and `tells_keys` says whether whoever asks may know keys of documents.
+fn status(index: &IndexInfo, progress: Option<f64>, tells_keys: bool) -> Result<Value> {
+    let progress = progress.map(value::number).transpose()?.map(|progress| ("progress", progress));
     // What RethinkDB does not have stands only where it says something.
     let unique = index.definition.unique.then_some(("unique", Value::TRUE));
     let hindrance = index.hindrance.as_deref().map(|reason| ("error", Value::from(told(reason, tells_keys))));
@@ -186,9 +183,11 @@ fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
             }
         }
         if !waits || indexes.iter().filter(wanted).all(|index| index.is_ready) {
-            let rows =
-                indexes.iter().filter(wanted).map(|index| status(index, tells_keys)).collect::<Result<Vec<_>>>()?;
-            return call.value(env.array(rows)?);
+            let row = |index: &IndexInfo| {
+                let progress = (!index.is_ready).then(|| env.source()?.index_progress(&table.info, &index.name));
+                status(index, progress.transpose()?, tells_keys)
+            };
+            return call.value(env.array(indexes.iter().filter(wanted).map(row).collect::<Result<_>>()?)?);
         }
         let hindered = indexes.iter().filter(wanted).find_map(|index| Some((index, index.hindrance.as_ref()?)));
         if let Some((index, reason)) = hindered {

@@ -2,10 +2,11 @@
 
 use super::places::{Place, Places};
 use super::requests::ToPartitions;
+use crate::group::group_of;
 use crate::ledger::{Asked, OnTables, Overdue, PartitionName, decode_answer};
 use crate::router::{Part, PartOutcome};
 use crate::store::Store;
-use crate::table::{Table, group_of};
+use crate::table::Table;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,8 +3,9 @@
 use super::data::{FaceOperation, IntendedWrites, OnTables};
 use super::encoding::PREFIX;
 use super::partition_ledger::has_committed;
+use crate::errors::request_error;
 use crate::operation::{Operation, Verdict};
-use crate::table::{Table, request_error};
+use crate::table::Table;
 use crate::transaction::Transaction;
 use bytes::Bytes;
 use parking_lot::Mutex;

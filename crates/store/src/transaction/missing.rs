@@ -1,7 +1,8 @@
 //! What an evaluation has not found in the caches.
 
 use super::Transaction;
-use crate::table::{Table, request_error};
+use crate::errors::request_error;
+use crate::table::Table;
 use std::ops::Bound;
 use tessera_engine::{EngineError, KeyRange, Order, SortKeyRange, Visit};
 use tessera_types::{RecordKey, RequestError, Space};

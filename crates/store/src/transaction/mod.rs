@@ -15,11 +15,12 @@ mod tests;
 
 use crate::change_set::ChangeSet;
 use crate::deleted_hash_keys::DeletedHashKeys;
+use crate::errors::damaged;
 use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
 use crate::partition::Partition;
 use crate::space_writes::SpaceWrites;
-use crate::table::{Readable, Table, damaged};
+use crate::table::{Readable, Table};
 use bytes::{Bytes, BytesMut};
 pub use copies::Copies;
 pub use missing::Missing;

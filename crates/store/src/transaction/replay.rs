@@ -3,8 +3,8 @@
 use super::Transaction;
 use crate::change_set::ChangeSet;
 use crate::deleted_hash_keys::DeletedHashKeys;
+use crate::errors::{damaged, request_error};
 use crate::space_writes::SpaceWrites;
-use crate::table::{damaged, request_error};
 use bytes::Bytes;
 use tessera_engine::mutation::{self, Mutation};
 use tessera_types::{RequestError, StoredValue};

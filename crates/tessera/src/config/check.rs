@@ -32,6 +32,11 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     if config.reql.query_threads == 0 || config.reql.query_threads > 1024 {
         return refuse("reql.query_threads is between 1 and 1024".into());
     }
+    if (1..1 << 20).contains(&config.reql.index_bytes_per_second) {
+        return refuse(
+            "reql.index_bytes_per_second is below 1 MiB: indexes would never be built; 0 sets no limit".into(),
+        );
+    }
     if config.reql.javascript_workers > 256 {
         return refuse("reql.javascript_workers is at most 256".into());
     }

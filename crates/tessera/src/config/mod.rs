@@ -106,6 +106,8 @@ pub struct ReqlSection {
     pub write_timeout_ms: u64,
     /// After so long without being asked for more, a stream is closed.
     pub cursor_timeout_seconds: u64,
+    /// Bytes of documents of which this node makes entries of new indexes in a second; zero is as many as it can.
+    pub index_bytes_per_second: u64,
     /// Where `r.http` may send requests.
     pub http: Reach,
     /// Processes that run programs of `r.js` at one time; 0 for no such programs.
@@ -123,6 +125,7 @@ impl Default for ReqlSection {
             greeting_timeout_ms: 10_000,
             write_timeout_ms: 60_000,
             cursor_timeout_seconds: 600,
+            index_bytes_per_second: 32 << 20,
             http: Reach::default(),
             javascript_workers: 4,
         }

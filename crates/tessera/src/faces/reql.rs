@@ -44,6 +44,7 @@ fn reql_config(foundation: &Foundation<'_>) -> ReqlConfig {
         write_timeout: Duration::from_millis(section.write_timeout_ms),
         client_memory: foundation.client_memory.clone(),
         cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
+        index_bytes_per_second: section.index_bytes_per_second,
         authenticator: foundation.authenticator.clone(),
         http: section.http,
         scripts: (section.javascript_workers > 0).then(|| {

@@ -1,0 +1,91 @@
+//! Whether a partition may be read here, and what a reader sees of it.
+
+use super::Table;
+use crate::partition::Partition;
+use std::sync::atomic::Ordering;
+use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
+
+/// A partition that may be read, until it is [interrupted](Partition::interruptions).
+#[derive(Clone, Copy)]
+pub(crate) struct Readable<'a> {
+    pub(crate) state: &'a Partition,
+    interruptions: u64,
+}
+
+impl Readable<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.state.interruptions() != self.interruptions
+    }
+}
+
+impl Table {
+    /// Refuses a read that could miss what it must not miss. To be called before the read, as [`Self::check_lease`] after it.
+    #[inline]
+    pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<Readable<'_>, RequestError> {
+        let state = &self.partitions[partition as usize];
+        let interruptions = state.interruptions();
+        let may_serve = match reads {
+            ReadMode::Outdated => self.is_readable(partition),
+            _ => state.is_serving(),
+        };
+        if !may_serve || self.is_dropped.load(Ordering::Relaxed) {
+            return Err(self.not_serving());
+        }
+        // What was acknowledged before the read must be there when it begins: it may be applied right after the record was read.
+        let leader_acked = state.leader_acked();
+        if leader_acked > 0 && reads != ReadMode::Outdated && leader_acked > self.engine.applied_index(partition) {
+            return Err(RequestError::NotReady);
+        }
+        Ok(Readable { state, interruptions })
+    }
+
+    /// Refuses to read a key of which a transaction over partitions may have written another value already. To be called before
+    /// the read.
+    #[inline]
+    pub(super) fn check_readable(
+        &self,
+        readable: Readable<'_>,
+        key: &RecordKey<'_>,
+        reads: ReadMode,
+    ) -> Result<(), RequestError> {
+        let is_unreadable = reads != ReadMode::Outdated && readable.state.ledger.is_unreadable(key.hash_key);
+        if is_unreadable { Err(RequestError::NotReady) } else { Ok(()) }
+    }
+
+    /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read, with
+    /// what [`Self::check_serving`] has returned before it: what was found was so while the replica led without interruption, and
+    /// its lease still holds.
+    #[inline]
+    pub(crate) fn check_lease(
+        &self,
+        partition: u32,
+        reads: ReadMode,
+        readable: Readable<'_>,
+    ) -> Result<(), RequestError> {
+        if readable.is_interrupted() {
+            return Err(self.not_serving());
+        }
+        if reads == ReadMode::Outdated {
+            return self.check_serving(partition, reads).map(|_| ());
+        }
+        if readable.state.reads.has_lease() {
+            return Ok(());
+        }
+        self.wake(partition);
+        Err(RequestError::NotReady)
+    }
+
+    /// The time at which a reader sees a partition's records: what had expired by then is hidden. The replica that leads goes
+    /// by the clock as well as by the log, others by the log only, which they have from the leader.
+    pub fn seen_at(&self, partition: u32, reads: ReadMode, now: UnixMillis) -> UnixMillis {
+        let told = self.engine.time(partition);
+        let leads = || self.partitions[partition as usize].is_serving();
+        let goes_by_clock = self.clock.is_certain() && (reads != ReadMode::Outdated || leads());
+        if goes_by_clock { told.max(now) } else { told }
+    }
+
+    #[inline]
+    pub(super) fn is_seen(&self, partition: u32, reads: ReadMode, now: UnixMillis, stored: &StoredValue<'_>) -> bool {
+        stored.expiry == Expiry::NEVER || stored.is_live(self.seen_at(partition, reads, now))
+    }
+}
