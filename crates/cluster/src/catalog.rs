@@ -265,7 +265,8 @@ impl Catalog {
                     self.cancel_split(name)?;
                 }
                 let table = self.active(name)?;
-                table.state = TableState::Dropped { purge_at: *purge_at, dropped_at: *dropped_at };
+                let (purge_at, dropped_at) = (*purge_at, *dropped_at);
+                table.state = TableState::Dropped { purge_at, dropped_at, was_truncated: false };
                 let id = table.id;
                 self.users.table_was_dropped(name);
                 Ok(Changed::Table(id))

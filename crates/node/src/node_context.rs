@@ -129,13 +129,18 @@ impl NodeContext {
         let mut opened = Vec::new();
         for entry in catalog.tables() {
             let table = match before.any(entry.id) {
-                Some(table) => table.clone(),
+                Some(table) if table.is_current(entry) => table.clone(),
+                Some(table) => Arc::new(table.renewed(entry)),
                 None => self.open_table(entry)?,
             };
             opened.push((entry, table));
         }
-        // Before those that were truncated are known to be dropped: their requests are to go to the tables that took their places.
-        note_successors(catalog, &before, &opened);
+        // Before those of before are known to have ended: their requests are to go to the tables that took their places.
+        note_successors(&before, &opened);
+        for (_, table) in &opened {
+            let replaced = before.any(table.id()).filter(|before| !Arc::ptr_eq(before, table));
+            replaced.inspect(|replaced| replaced.end());
+        }
         let mut tables = Tables::default();
         for (entry, table) in opened {
             table.follow(entry)?;
@@ -227,22 +232,11 @@ impl NodeContext {
 }
 
 /// Tells tables that were split or truncated which one has taken their place.
-fn note_successors(catalog: &Catalog, before: &Tables, opened: &[(&TableEntry, Arc<Table>)]) {
+fn note_successors(before: &Tables, opened: &[(&TableEntry, Arc<Table>)]) {
     for (entry, successor) in opened.iter().filter(|(entry, _)| entry.state == TableState::Active) {
         let Some(table) = before.numbered(entry.number).filter(|table| table.id() != entry.id) else { continue };
-        let (name, id) = (table.name(), entry.id);
-        match catalog.get(table.id()) {
-            None => {
-                tracing::info!(table = %name, %id, "the table was split");
-                table.replace_by(successor.clone(), entry.number);
-            }
-            Some(truncated) if truncated.is_dropped() => {
-                tracing::info!(table = %name, %id, number = %truncated.number, "the table was truncated");
-                table.replace_by(successor.clone(), truncated.number);
-            }
-            // It was recalled since.
-            Some(_) => {}
-        }
+        tracing::info!(table = %table.name(), id = %entry.id, "another table has taken the place of one that was split or truncated");
+        table.replace_by(successor.clone());
     }
 }
 

@@ -1,5 +1,5 @@
 //! Work for partitions, and the nodes that lead them: the store's [router](tessera_store::Route) takes it there. A request to
-//! another node is the `u32` id of the table, then its parts: for each the `u32` number of the partition,
+//! another node is its [table](TableIdentity), then its parts: for each the `u32` number of the partition,
 //! a byte for who may answer a read, and the work.
 //!
 //! A table that takes the place of one that was split has the same number and another id. Partitions are counted anew there, so
@@ -15,8 +15,10 @@ use crate::work::{EvaluateWork, Reply, Work};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
 use std::time::Instant;
-use tessera_store::{Envelope, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions};
-use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableId};
+use tessera_store::{
+    Envelope, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, TableIdentity, WriteOptions,
+};
+use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError};
 
 /// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
 pub(crate) const SERVICE: u8 = 13;
@@ -39,7 +41,7 @@ impl Route for Documents<'_> {
 
     fn request(&self, table: &Table, parts: &[&Part<Work>]) -> Vec<u8> {
         let mut out = Vec::new();
-        out.put_u32_le(table.id().0);
+        table.identity().encode(&mut out);
         for part in parts {
             out.put_u32_le(part.partition);
             out.put_u8(reads_code(part.reads));
@@ -49,7 +51,7 @@ impl Route for Documents<'_> {
     }
 
     fn carry_out(&self, table: &Table, parts: &[&Part<Work>]) -> Outcomes {
-        let (shared, table) = (self.0.clone(), table.id());
+        let (shared, table) = (self.0.clone(), table.identity());
         let parts = parts.iter().map(|part| (part.partition, part.reads, part.work.clone())).collect();
         Box::pin(async move { carry_out(&shared, table, parts).await.into_iter().collect() })
     }
@@ -71,8 +73,8 @@ fn reads_of(code: u8) -> Option<ReadMode> {
 
 /// Carries out what another node asks for.
 pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
-    let mut read = || -> Option<(TableId, Vec<Asked>)> {
-        let table = TableId(request.try_get_u32_le().ok()?);
+    let mut read = || -> Option<(TableIdentity, Vec<Asked>)> {
+        let table = TableIdentity::decode(&mut request)?;
         let mut parts = Vec::new();
         while !request.is_empty() && parts.len() < MAX_PARTS {
             let (partition, reads) = (request.try_get_u32_le().ok()?, reads_of(request.try_get_u8().ok()?)?);
@@ -88,9 +90,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
 
 /// Parts in their order: writes that stand together go to the log together. Nothing is done for a table that is not here, or
 /// not any more because it was split: the router follows the split.
-async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> Vec<PartOutcome> {
+async fn carry_out(shared: &Arc<Shared>, table: TableIdentity, parts: Vec<Asked>) -> Vec<PartOutcome> {
     let not_done = |count| vec![PartOutcome::NO_LEADER; count];
-    let Some(table) = shared.store.table(table) else { return not_done(parts.len()) };
+    let Some(table) = shared.store.table_identified(table) else { return not_done(parts.len()) };
     if parts.iter().any(|(partition, ..)| *partition >= table.schema().partitions) {
         return not_done(parts.len());
     }

@@ -72,7 +72,7 @@ pub use request_times::RequestKind;
 pub use router::{Envelope, Outcomes, PATIENCE, Part, PartOutcome, READ_TRIES, Route};
 pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{QUIET, Store};
-pub use table::{InstantScope, KEYS_AT_ONCE, Leader, Table};
+pub use table::{InstantScope, KEYS_AT_ONCE, Leader, Table, TableIdentity};
 pub use tessera_transaction::Access;
 pub use transaction::{Copies, Record, SpaceScan, Transaction};
 pub use watch::Watch;
@@ -97,5 +97,6 @@ pub mod hosting {
     pub use crate::services::number;
     pub use crate::store::QUIET;
     pub use crate::store_parts::StoreParts;
+    pub use crate::table::HostedTable;
     pub use crate::transaction::{Changes, Missing, Times};
 }

@@ -1,6 +1,6 @@
 //! The tables that this node has open.
 
-use crate::table::Table;
+use crate::table::{Table, TableIdentity};
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -77,6 +77,11 @@ impl Registry {
     /// An open table, active or not.
     pub fn any(&self, id: TableId) -> Option<Arc<Table>> {
         self.tables.load().any(id).cloned()
+    }
+
+    /// The open table that another node means, active or not; `None` too if one of the two nodes has not heard yet that it was truncated.
+    pub(crate) fn identified(&self, identity: TableIdentity) -> Option<Arc<Table>> {
+        self.any(identity.id).filter(|table| table.identity() == identity)
     }
 
     /// Every open table, active or not.

@@ -10,7 +10,7 @@ use crate::registry::Registry;
 use crate::router::Outcomes;
 use crate::services::Services;
 use crate::store_parts::StoreParts;
-use crate::table::Table;
+use crate::table::{Table, TableIdentity};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -156,6 +156,11 @@ impl Store {
     /// The active table with this identifier.
     pub fn table(&self, id: TableId) -> Option<Arc<Table>> {
         self.registry().with(|tables| tables.active_by_id(id).cloned())
+    }
+
+    /// The active table that another node means.
+    pub fn table_identified(&self, identity: TableIdentity) -> Option<Arc<Table>> {
+        self.table(identity.id).filter(|table| table.identity() == identity)
     }
 
     /// The active table with this number.

@@ -2,62 +2,53 @@
 //! ([`serving`]), and [reading](reads). What a node does with the tables that it hosts is in [`hosting`].
 
 mod counting;
+mod hosted;
 mod hosting;
+mod identity;
 mod leading;
 mod reads;
 mod serving;
 #[cfg(test)]
 mod tests;
 
-use crate::admission::{Admissions, Gate};
-use crate::clock::ClusterClock;
-use crate::compaction_state::CompactionState;
+use crate::admission::Admissions;
 use crate::meter::Counts;
-use crate::partition::Partition;
-use crate::request_times::TableTimes;
 use crate::watch::Watch;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+pub use hosted::HostedTable;
+pub use identity::TableIdentity;
 pub use leading::Leader;
-use parking_lot::Mutex;
 pub use reads::{InstantScope, KEYS_AT_ONCE};
 pub(crate) use serving::Readable;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tessera_cluster::Indexes;
-use tessera_engine::{Engine, EngineStatistics};
-use tessera_types::{
-    Durability, Limits, NodeId, RecordKey, RequestError, TableId, TableNumber, TableSchema, TableSettings,
-};
+use tessera_engine::EngineStatistics;
+use tessera_types::{Durability, Limits, RecordKey, RequestError, TableId, TableNumber, TableSchema, TableSettings};
 
-/// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
-/// through them are refused.
+/// A table with its partitions, as it is called by clients. Handles stay valid when the table is renamed or altered; after it is dropped,
+/// requests through them are refused. Once another table has taken its place, a handle leads there for ever, also if what it held is
+/// [recalled](Self::renewed) under another name: that has another handle.
 pub struct Table {
-    pub(crate) id: TableId,
-    number: AtomicU32,
-    /// Whether it came about by a split.
-    was_split: bool,
-    /// How often an empty table has taken its place; see [`TableEntry::truncations`](tessera_cluster::TableEntry::truncations).
-    truncations: AtomicU32,
-    pub(crate) schema: TableSchema,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) name: ArcSwap<String>,
-    pub(crate) settings: ArcSwap<TableSettings>,
-    pub(crate) indexes: ArcSwap<Indexes>,
-    pub(crate) gate: Gate,
-    pub(crate) engine: Box<dyn Engine>,
-    pub(crate) partitions: Vec<Partition>,
-    pub(crate) is_dropped: AtomicBool,
+    hosted: Arc<HostedTable>,
+    number: TableNumber,
+    /// Which of those that were made of the table this handle is: how often an empty table had taken its place before.
+    truncations: u32,
+    is_dropped: AtomicBool,
     /// Whether it is being split or truncated, or was.
-    pub(crate) is_splitting: AtomicBool,
-    /// The table that took this one's place last; if this one is not dropped, it was recalled since.
+    is_splitting: AtomicBool,
+    /// The table that took this one's place.
     successor: ArcSwapOption<Table>,
-    pub(crate) compaction: Mutex<CompactionState>,
-    pub(crate) clock: Arc<ClusterClock>,
-    /// This node.
-    pub(crate) node: NodeId,
-    /// How long what clients asked of it took.
-    pub(crate) times: TableTimes,
+}
+
+impl Deref for Table {
+    type Target = HostedTable;
+
+    fn deref(&self) -> &HostedTable {
+        &self.hosted
+    }
 }
 
 impl Table {
@@ -66,9 +57,14 @@ impl Table {
         self.id
     }
 
-    /// The number by which clients name the table. It changes only when the table is truncated: another one has it then.
+    /// The number by which clients name the table. Once it is split or truncated, another one has it.
     pub fn number(&self) -> TableNumber {
-        TableNumber(self.number.load(Ordering::Acquire))
+        self.number
+    }
+
+    /// What names the table in requests between nodes.
+    pub fn identity(&self) -> TableIdentity {
+        TableIdentity { id: self.id, truncations: self.truncations }
     }
 
     /// Whether it came about by a split.
@@ -96,8 +92,8 @@ impl Table {
 
     /// Whether an empty table took the place of this one, which kept its records and changes for itself.
     pub fn was_emptied(&self) -> bool {
-        // After a split both have the same number.
-        self.next().is_some_and(|next| next.number() != self.number())
+        // A split makes more partitions.
+        self.next().is_some_and(|next| next.schema.partitions == self.schema.partitions)
     }
 
     /// The name, which may change while the table is open.

@@ -58,12 +58,16 @@ impl Store {
                 Progress::GivenUp => return Err(RequestError::NotReady),
                 Progress::UnderWay if is_to_end && began.elapsed() >= PATIENCE => {
                     // Not for ever: whoever asked believes by then that the table is as it was.
-                    let cancelled = self.change_catalog(CatalogCommand::CancelSplit { name: name.into() }).await?;
+                    let cancelled = self.change_catalog(CatalogCommand::CancelSplit { name: name.into() }).await;
                     tracing::warn!(
                         table = name,
                         ?cancelled,
                         "not all partitions of a table could be ended to truncate it"
                     );
+                    // As long as nobody knows whether it was given up, it may be done yet.
+                    if cancelled.is_err() {
+                        return Err(RequestError::Interrupted);
+                    }
                     is_to_end = false;
                 }
                 Progress::UnderWay if began.elapsed() >= 2 * PATIENCE => return Err(RequestError::Interrupted),

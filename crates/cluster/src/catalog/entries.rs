@@ -193,6 +193,11 @@ impl TableEntry {
         matches!(self.state, TableState::Dropped { .. })
     }
 
+    /// Whether an empty table has taken its place, and it was not recalled since: all its partitions are sealed.
+    pub fn is_sealed(&self) -> bool {
+        matches!(self.state, TableState::Dropped { was_truncated: true, .. })
+    }
+
     /// Whether it came about by a split.
     pub fn was_split(&self) -> bool {
         self.was_split.unwrap_or(self.id.0 != self.number.0)
@@ -228,5 +233,8 @@ pub enum TableState {
         /// When it was dropped; absent if an earlier version did it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dropped_at: Option<UnixMillis>,
+        /// Whether an empty table has taken its place: then its partitions are sealed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        was_truncated: bool,
     },
 }

@@ -224,7 +224,9 @@ impl Copier {
     async fn takes_effect(&self) -> Result<bool, String> {
         let catalog = self.context.view.catalog();
         let split = catalog.get(self.table.id()).and_then(|entry| entry.split.as_ref());
-        let split = split.ok_or("the table is not being split any more")?;
+        // Another one may have begun since, into other partitions.
+        let split =
+            split.filter(|split| split.into == self.into.id()).ok_or("the table is not being split any more")?;
         if !split.takes_effect && split.copies[self.partition as usize] != CopyState::CaughtUp(self.attempt) {
             // Either the news is late here, or somebody else has begun, who may never end: then the catalog says so.
             self.report(CopyReport::CaughtUp).await?;

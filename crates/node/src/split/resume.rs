@@ -46,9 +46,15 @@ struct Resume {
 
 impl Operation for Resume {
     fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        let (table, partition) = (transaction.table(), transaction.partition());
         let state = transaction.partition_state();
-        // A replica that is about to go has stopped serving for another reason.
-        self.context.replicas.if_held(self.group, || state.serve());
+        match state.ledger().restore(table.engine(), partition) {
+            // A replica that is about to go has stopped serving for another reason.
+            Ok(()) => self.context.replicas.if_held(self.group, || state.serve()),
+            Err(error) => {
+                tracing::error!(table = %table.name(), partition, %error, "a partition that cannot be read serves nothing");
+            }
+        }
         Verdict::Abandon
     }
 

@@ -89,7 +89,7 @@ fn info(entry: &TableEntry) -> Option<TableInfo> {
     let (status, expire_second, drop_second) = match entry.state {
         TableState::Growing => return None,
         TableState::Active => (AVAILABLE, 0, 0),
-        TableState::Dropped { purge_at, dropped_at } => (DROPPED, seconds(purge_at), dropped_at.map_or(0, seconds)),
+        TableState::Dropped { purge_at, dropped_at, .. } => (DROPPED, seconds(purge_at), dropped_at.map_or(0, seconds)),
     };
     let partitions = id(entry.schema.partitions);
     Some(TableInfo {

@@ -134,7 +134,7 @@ impl Connection {
             Run::Session(which) => {
                 self.run_session(which, command, &owned, now).await?;
                 // What it found in the parts of a table that was split meanwhile is not all.
-                while self.asks_again(which, replied) && self.session.follow_split(&self.server) {
+                while self.asks_again(which, replied) && self.session.follow_split() {
                     self.output.truncate(replied);
                     self.run_session(which, command, &owned, now).await?;
                 }

@@ -37,7 +37,7 @@ impl Connection {
             // What another node has sent may have waited.
             None => self.server.store.now(),
         };
-        self.session.follow_split(&self.server);
+        self.session.follow_split();
         if self.session.follow_users(&self.server) {
             self.session.show(&self.client);
         }

@@ -19,8 +19,6 @@ pub(super) struct Session {
     /// `None` before authentication.
     pub(super) user: Option<User>,
     pub(super) table: Option<Arc<Table>>,
-    /// The number under which the client has chosen the table. Once that is truncated, another one has it.
-    number: Option<TableNumber>,
     pub(super) options: SessionOptions,
     /// Whether it wants to be told where to go instead of being served from there.
     pub(super) wants_redirects: bool,
@@ -44,7 +42,6 @@ impl Session {
             protocol: Protocol::Resp2,
             user: None,
             table: None,
-            number: None,
             options: SessionOptions::default(),
             wants_redirects: false,
             transaction: None,
@@ -70,13 +67,7 @@ impl Session {
     /// For commands of another node, which has checked that its user may give them.
     pub(super) fn of_another_node(table: Arc<Table>) -> Self {
         let allowed = Allowed { read: true, write: true, administer: true };
-        Self {
-            number: Some(table.number()),
-            table: Some(table),
-            user: Some(User::everybody()),
-            allowed,
-            ..Self::blank()
-        }
+        Self { table: Some(table), user: Some(User::everybody()), allowed, ..Self::blank() }
     }
 
     /// The client has shown who it is.
@@ -121,7 +112,6 @@ impl Session {
             Some(name) => server.store.table_named(name).filter(|table| table.schema().model == Model::Kv),
             None => server.store.table_numbered(TableNumber(0)).filter(|table| acl::reaches(&user, &table.name())),
         };
-        self.number = self.table.as_ref().map(|table| table.number());
         self.user = Some(user);
         self.update();
     }
@@ -149,12 +139,8 @@ impl Session {
     }
 
     /// Turns to the table that took the chosen one's place when that was split or truncated. Returns whether there is one.
-    pub(super) fn follow_split(&mut self, server: &RedisServer) -> bool {
-        let Some(table) = &self.table else { return false };
-        // One that was recalled after it was truncated is not what the client has chosen.
-        let named_otherwise = self.number.filter(|number| *number != table.number());
-        let named = |number| server.store.table_numbered(number);
-        let successor = table.successor().or_else(|| named_otherwise.and_then(named));
+    pub(super) fn follow_split(&mut self) -> bool {
+        let successor = self.table.as_ref().and_then(|table| table.successor());
         let is_replaced = successor.is_some();
         self.table = successor.or(self.table.take());
         is_replaced
@@ -170,7 +156,6 @@ impl Session {
                 format!("ERR table '{name}' holds documents: use a driver of RethinkDB on the ReQL port for it");
             return Err(CommandError::Reply(message.into()));
         }
-        self.number = Some(table.number());
         self.table = Some(table);
         self.update();
         Ok(())

@@ -3,7 +3,7 @@
 use super::forwarding::Reach;
 use super::frame::OwnedFrame;
 use super::*;
-use crate::commands::SessionCommand;
+use crate::commands::{self, SessionCommand};
 use crate::server::RedisConfig;
 use crate::test_cluster::{TestNode, config, wait_for};
 use std::collections::BTreeSet;

@@ -182,10 +182,10 @@ impl Attempt {
         }
     }
 
-    /// Whether a table was split, and so sealed after all that its partitions held was resolved; or is not there any more.
+    /// Whether a table was split or truncated, and so sealed after all that its partitions held was resolved; or is not there any more.
     fn holds_nothing(&self, table: TableId) -> bool {
-        self.tables.get(&table).is_none_or(|(table, _)| table.successor().is_some())
-            || self.store.registry().any(table).is_none()
+        let is_here = |table: &Table| self.store.registry().identified(table.identity()).is_some();
+        self.tables.get(&table).is_none_or(|(table, _)| table.successor().is_some() || !is_here(table))
     }
 
     /// Asks what is to be asked now. Partitions are looked for `until` then.

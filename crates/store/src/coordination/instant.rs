@@ -4,7 +4,7 @@
 //! since, and that no transaction holds what was read. Where writes come too fast for that, the read is made as a
 //! [transaction](super::transact) that locks what it reads.
 //!
-//! Between nodes, integers little-endian: `u32 table | u8 step | u32 count`, then so many times `u32 partition`, `u32` how many keys,
+//! Between nodes, integers little-endian: a [table](TableIdentity), `u8 step | u32 count`, then so many times `u32 partition`, `u32` how many keys,
 //! for each of them `u32` length and bytes, and then of step 0, which reads, `u8 service`, `u32` length and bytes of an operation; of step 1,
 //! which confirms, a stamp: `u64` node, `u64` its start, `u64` interruptions, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
 //! and the face's reply, or `u8` 1 and its refusal, or `u8` 2 if a transaction holds keys, or others write all the time; to a confirmation, `u8` 1 if it is confirmed, else 0.
@@ -18,7 +18,7 @@ use crate::router::{Envelope, Outcomes, Part, PartOutcome, READ_TRIES, Route};
 use crate::services::number;
 use crate::store::Store;
 use crate::store_parts::StoreParts;
-use crate::table::Table;
+use crate::table::{Table, TableIdentity};
 use crate::transaction::Transaction;
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_engine::from_caches;
 use tessera_transaction::{ReadAttempt, ReadStep};
-use tessera_types::{Durability, NodeId, ReadMode, RequestError, TableId, UnixMillis};
+use tessera_types::{Durability, NodeId, ReadMode, RequestError, UnixMillis};
 
 /// So many attempts fail since others write, before the read locks what it reads.
 const ATTEMPTS: usize = 2;
@@ -65,7 +65,7 @@ impl Route for ToReaders {
 
     fn request(&self, table: &Table, parts: &[&Part<Question>]) -> Vec<u8> {
         let mut out = Vec::new();
-        out.put_u32_le(table.id.0);
+        table.identity().encode(&mut out);
         out.put_u8(u8::from(parts.iter().any(|part| matches!(part.work.step, QuestionStep::Confirm(_)))));
         out.put_u32_le(encoding::number(parts.len()));
         for part in parts {
@@ -86,7 +86,7 @@ impl Route for ToReaders {
     fn carry_out(&self, table: &Table, parts: &[&Part<Question>]) -> Outcomes {
         let questions = parts.iter().map(|part| (part.partition, part.work.clone())).collect();
         // The table of a route is open.
-        match self.0.parts.registry.any(table.id) {
+        match self.0.parts.registry.identified(table.identity()) {
             Some(table) => answer_all(self.0.clone(), table, questions),
             None => Box::pin(std::future::ready(Envelope::default())),
         }
@@ -107,7 +107,7 @@ type Questions = Vec<(u32, Question)>;
 
 /// `None` if the request cannot be read, or its table is not known here.
 fn decode(coordination: &Coordination, mut from: Bytes) -> Option<(Arc<Table>, Questions)> {
-    let table = coordination.parts.registry.any(TableId(from.try_get_u32_le().ok()?))?;
+    let table = coordination.parts.registry.identified(TableIdentity::decode(&mut from)?)?;
     let confirms = from.try_get_u8().ok()? != 0;
     let count = from.try_get_u32_le().ok()?;
     let mut questions = Vec::new();

@@ -86,7 +86,8 @@ impl Store {
     /// Whether a partition may answer: it has a leader, or was sealed, or is not there any more.
     fn may_ask(&self, name: PartitionName) -> bool {
         let table = self.registry().any(name.table);
-        table.is_none_or(|table| table.is_splitting() || self.is_led(&table, name.partition))
+        let may_answer = |table: &Table| table.is_splitting() || self.is_led(table, name.partition);
+        table.is_none_or(|table| may_answer(&table) || self.has_ended(name.table))
     }
 
     /// Asks the anchor what has become of a transaction, and resolves the intent here.
@@ -94,9 +95,9 @@ impl Store {
         let outcome = match self.ask_partition(anchor, Request::Recover(id)).await {
             Some(Answer::Committed(_)) => Outcome::Committed,
             Some(Answer::Aborted) => Outcome::Aborted,
-            // A table that was split was sealed when all that it had committed was resolved. For one that was dropped, and then deleted
-            // before that, nobody can know any more.
-            None if self.is_gone(anchor.table) => Outcome::Aborted,
+            // A table that was split or truncated was sealed when all that it had committed was resolved. For one that was dropped, and then
+            // deleted before that, nobody can know any more.
+            None if self.has_ended(anchor.table) => Outcome::Aborted,
             _ => return,
         };
         tracing::debug!(table = %table.name(), partition, ?id, ?outcome, "a transaction was left behind");
@@ -109,7 +110,7 @@ impl Store {
         for participant in participants {
             let resolve = Request::Resolve(id, Outcome::Committed);
             let answer = self.ask_partition(*participant, resolve).await;
-            if answer != Some(Answer::Resolved) && !self.is_gone(participant.table) {
+            if answer != Some(Answer::Resolved) && !self.has_ended(participant.table) {
                 return;
             }
         }
@@ -125,7 +126,7 @@ impl Store {
 
     /// Has a partition answer, wherever it is led; `None` if it could not be asked.
     async fn ask_partition(&self, name: PartitionName, work: Request<OnTables>) -> Option<Answer<OnTables>> {
-        let table = self.registry().any(name.table)?;
+        let table = self.registry().any(name.table).filter(|_| !self.has_ended(name.table))?;
         let mut parts = [Part::repeatable(name.partition, work)];
         let route = ToPartitions { coordination: self.coordination().clone(), durability: durability(&table) };
         self.route(&table, &route, &mut parts, Instant::now() + PATIENCE).await;

@@ -1,6 +1,6 @@
 //! Requests to the partitions of a transaction, wherever these are led.
 //!
-//! Between nodes, integers little-endian: `u32 table | u8 durability | u32 count`, then so many times `u32 partition` and a request
+//! Between nodes, integers little-endian: a [table](TableIdentity), `u8 durability | u32 count`, then so many times `u32 partition` and a request
 //! in the form of [`crate::ledger`]. The durability is 0 for the table's, 1 for none, 2 for soft, 3 for hard. The reply to a part is an answer
 //! in that form.
 
@@ -9,11 +9,11 @@ use crate::ledger::{Asked, LedgerStep, OnTables, answer_if_sealed, decode_reques
 use crate::operation::{Operation, WriteOptions};
 use crate::router::{Envelope, Outcomes, Part, PartOutcome, Route};
 use crate::services::number;
-use crate::table::Table;
+use crate::table::{Table, TableIdentity};
 use bytes::{Buf, BufMut, Bytes};
 use std::sync::Arc;
 use tessera_transaction::{Answer, Outcome, Request};
-use tessera_types::{Acks, Durability, RequestError, TableId};
+use tessera_types::{Acks, Durability, RequestError};
 
 /// The way of requests to one table.
 pub(super) struct ToPartitions {
@@ -31,7 +31,7 @@ impl Route for ToPartitions {
 
     fn request(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8> {
         let mut out = Vec::new();
-        out.put_u32_le(table.id.0);
+        table.identity().encode(&mut out);
         out.put_u8(match self.durability {
             None => 0,
             Some(Durability::None) => 1,
@@ -76,7 +76,7 @@ type Requests = Vec<(u32, Request<OnTables>)>;
 
 /// `None` if the request cannot be read, or its table is not known here.
 fn decode(coordination: &Coordination, mut from: Bytes) -> Option<(Arc<Table>, Option<Durability>, Requests)> {
-    let table = coordination.parts.registry.any(TableId(from.try_get_u32_le().ok()?))?;
+    let table = coordination.parts.registry.identified(TableIdentity::decode(&mut from)?)?;
     let durability = match from.try_get_u8().ok()? {
         0 => None,
         1 => Some(Durability::None),

@@ -60,8 +60,14 @@ impl Store {
         answered
     }
 
-    /// Whether no node has a table any more, and none will have it again.
-    pub(super) fn is_gone(&self, table: TableId) -> bool {
-        self.registry().any(table).is_none() && self.catalog().is_over(table)
+    /// Whether nothing of a transaction that has begun in a table will commit any more, nor has to be resolved there: no node has the table
+    /// any more, and none will have it again, or an empty one has taken its place, for which all its partitions were sealed when nothing
+    /// was left to be resolved.
+    pub(super) fn has_ended(&self, table: TableId) -> bool {
+        let catalog = self.catalog();
+        match catalog.get(table) {
+            Some(entry) => entry.is_sealed(),
+            None => self.registry().any(table).is_none() && catalog.is_over(table),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What a node does with a table that it hosts: it opens it, keeps it in step with the catalog, and reads and writes its engine. Faces
 //! use none of it.
 
-use super::Table;
+use super::{HostedTable, Table};
 use crate::admission::Gate;
 use crate::clock::ClusterClock;
 use crate::compaction_state::CompactionState;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tessera_cluster::TableEntry;
 use tessera_engine::{Engine, EngineError};
-use tessera_types::{Limits, NodeId, TableNumber};
+use tessera_types::{Limits, NodeId};
 
 impl Table {
     /// A table of the catalog whose engine is open, with its partitions. It is to [follow](Self::follow) the catalog then.
@@ -27,11 +27,10 @@ impl Table {
     ) -> Self {
         let gate = Gate::default();
         gate.set(&entry.settings.admission);
-        Self {
+        let hosted = HostedTable {
             id: entry.id,
-            number: AtomicU32::new(entry.number.0),
             was_split: entry.was_split(),
-            truncations: AtomicU32::new(entry.truncations),
+            truncations_by_now: AtomicU32::new(entry.truncations),
             schema: entry.schema.clone(),
             limits,
             name: ArcSwap::from_pointee(entry.name.clone()),
@@ -40,14 +39,34 @@ impl Table {
             gate,
             engine,
             partitions,
-            is_dropped: AtomicBool::new(false),
-            is_splitting: AtomicBool::new(false),
-            successor: ArcSwapOption::empty(),
             compaction: Mutex::default(),
             clock,
             node,
             times: Default::default(),
+        };
+        Self::handle(Arc::new(hosted), entry)
+    }
+
+    fn handle(hosted: Arc<HostedTable>, entry: &TableEntry) -> Self {
+        Self {
+            hosted,
+            number: entry.number,
+            truncations: entry.truncations,
+            is_dropped: AtomicBool::new(entry.is_dropped()),
+            is_splitting: AtomicBool::new(false),
+            successor: ArcSwapOption::empty(),
         }
+    }
+
+    /// Whether the handle is for the table as clients call it by now. After a truncation it is not.
+    pub fn is_current(&self, entry: &TableEntry) -> bool {
+        self.truncations == entry.truncations
+    }
+
+    /// Another handle of what this one had, under the number that it got when an empty table took its place. Nothing that was asked
+    /// through this one will be done there.
+    pub fn renewed(&self, entry: &TableEntry) -> Self {
+        Self::handle(self.hosted.clone(), entry)
     }
 
     /// Takes what the catalog says of the table now.
@@ -55,8 +74,7 @@ impl Table {
     /// # Errors
     /// If the engine does not take its settings.
     pub fn follow(&self, entry: &TableEntry) -> Result<(), EngineError> {
-        self.number.store(entry.number.0, Ordering::Release);
-        self.truncations.store(entry.truncations, Ordering::Release);
+        self.truncations_by_now.store(entry.truncations, Ordering::Release);
         if *self.settings.load_full() != entry.settings || *self.name.load_full() != entry.name {
             self.engine.apply_settings(&entry.settings)?;
             self.gate.set(&entry.settings.admission);
@@ -70,22 +88,26 @@ impl Table {
             partition.leader.began_with(&placement.initial_members);
         }
         self.is_dropped.store(entry.is_dropped(), Ordering::Release);
-        let is_replaced = entry.is_dropped() && self.successor.load().is_some();
-        self.is_splitting.store(entry.split.is_some() || is_replaced, Ordering::Release);
+        self.is_splitting.store(entry.split.is_some(), Ordering::Release);
         Ok(())
     }
 
-    /// The table was split or truncated: another one has taken its place, and if this one is kept, it has another number.
-    pub fn replace_by(&self, successor: Arc<Self>, number: TableNumber) {
-        self.number.store(number.0, Ordering::Release);
+    /// The table was split or truncated, and another one has taken its place.
+    pub fn replace_by(&self, successor: Arc<Self>) {
+        self.is_splitting.store(true, Ordering::Release);
         self.successor.store(Some(successor));
         // Whoever sees this sees the rest.
         self.is_dropped.store(true, Ordering::Release);
     }
 
+    /// The table is not there any more under the number of this handle, whether or not another one has taken its place.
+    pub fn end(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
     /// What a seal of a partition says from now on until the table is truncated: seals of before are void.
     pub fn seal(&self) -> Seal {
-        Seal::of(self.truncations.load(Ordering::Acquire))
+        Seal::of(self.truncations_by_now.load(Ordering::Acquire))
     }
 
     /// Whether a partition has ended, as of what is applied: its table is being split or truncated, and this was sealed for it.

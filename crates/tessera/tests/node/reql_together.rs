@@ -211,3 +211,43 @@ fn feeds_and_indexes_have_each_atomic_write_once_through_the_loss_of_a_node_and_
         assert_eq!(Value::Array(found), scanned, "{name}");
     }
 }
+
+/// Transactions that were about to be decided in a table when it was truncated once kept their documents in other tables from everybody.
+#[test]
+fn no_document_is_held_for_a_table_that_was_truncated() {
+    const TRUNCATIONS: usize = 8;
+    let cluster = Cluster::start_with_reql(3);
+    let ports = cluster.reql_ports();
+    let mut client = Client::to(ports[0]);
+    create(&mut client, "t", 4);
+    create(&mut client, "u", 4);
+    let (ending, acknowledged) = (AtomicBool::new(false), [(); 6].map(|()| AtomicU64::new(0)));
+    std::thread::scope(|scope| {
+        for (writer, acknowledged) in acknowledged.iter().enumerate() {
+            let (ports, ending) = (&ports, &ending);
+            scope.spawn(move || {
+                let mut client = Client::to(ports[writer % ports.len()]);
+                let mut n = 0;
+                while !ending.load(Ordering::Relaxed) {
+                    n += 1;
+                    // Of each writer its own: they hold up nobody else.
+                    let (id, other) = (n % 16 * 8 + writer as u64, n % 15 * 8 + writer as u64);
+                    if client.ask(&atomically(&[set("t", id, n), set("u", other, n)])).is_array() {
+                        acknowledged.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for _ in 0..TRUNCATIONS {
+            acknowledged.iter().for_each(|acknowledged| wait_for_more(acknowledged, 5, PATIENCE));
+            cluster.cli(1, "table truncate test.t --yes").unwrap();
+        }
+        ending.store(true, Ordering::Relaxed);
+    });
+    for at in 0..128 {
+        let began = std::time::Instant::now();
+        let answer = client.ask(&set("u", at, 1));
+        assert_eq!(answer["errors"], 0, "document {at}: {answer}");
+        assert!(began.elapsed() < Duration::from_secs(3), "document {at} was held for {:?}", began.elapsed());
+    }
+}

@@ -15,7 +15,8 @@ impl Truncation {
     pub(super) fn end(self, table: &mut TableEntry) {
         table.was_split = Some(table.was_split());
         table.number = self.number;
-        table.state = TableState::Dropped { purge_at: self.purge_at, dropped_at: self.dropped_at };
+        let Self { purge_at, dropped_at, .. } = self;
+        table.state = TableState::Dropped { purge_at, dropped_at, was_truncated: true };
         table.truncations += 1;
     }
 }

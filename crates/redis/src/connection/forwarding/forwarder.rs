@@ -40,7 +40,7 @@ impl Route for UnderWay<'_> {
     const SERVICE: u8 = SERVICE;
 
     fn request(&self, table: &Table, parts: &[&Part]) -> Vec<u8> {
-        encode(table.id(), self.forwarder.protocol, self.forwarder.options, parts)
+        encode(table.identity(), self.forwarder.protocol, self.forwarder.options, parts)
     }
 
     fn carry_out(&self, table: &Table, parts: &[&Part]) -> Outcomes {

@@ -1,6 +1,6 @@
 //! What one node asks another one on behalf of a client.
 //!
-//! `u32 table | u8 protocol | three bytes of options`, then runs of parts that are all in one partition, or in any:
+//! A [table](TableIdentity), `u8 protocol | three bytes of options`, then runs of parts that are all in one partition, or in any:
 //! `u32 partition | u32 parts | u32 length | for each part u32 commands | RESP`, the length being that of the RESP. Numbers are
 //! little-endian.
 
@@ -14,20 +14,19 @@ use crate::resp::{Protocol, Reply};
 use crate::server::RedisServer;
 use bytes::{Buf, BufMut, Bytes};
 use std::sync::Arc;
-use tessera_store::{Envelope, Outcomes};
-use tessera_types::TableId;
+use tessera_store::{Envelope, Outcomes, TableIdentity};
 
 /// The commands may concern any partition.
 const ANY: u32 = u32::MAX;
 
 /// The request for these parts.
-pub(super) fn encode(table: TableId, protocol: Protocol, options: SessionOptions, parts: &[&Part]) -> Vec<u8> {
+pub(super) fn encode(table: TableIdentity, protocol: Protocol, options: SessionOptions, parts: &[&Part]) -> Vec<u8> {
     let reach = |part: &Part| if part.work.is_in_partition { part.partition } else { ANY };
     let number = |number: usize| u32::try_from(number).expect("a pipeline is shorter than 4 GiB");
     // The lengths that stand before each argument have a dozen bytes at most, and so have the numbers of a run.
     let room = |frame: &OwnedFrame| frame.bytes() + 16 * (frame.len() + 2);
     let mut out = Vec::with_capacity(16 + parts.iter().flat_map(|part| &part.work.frames).map(room).sum::<usize>());
-    out.put_u32_le(table.0);
+    table.encode(&mut out);
     out.put_u8(if protocol == Protocol::Resp3 { 3 } else { 2 });
     out.put_slice(&options.encode());
     for run in parts.chunk_by(|one, other| reach(one) == reach(other)) {
@@ -94,7 +93,7 @@ fn next_run(request: &mut Bytes) -> Option<(Reach, Vec<u32>, Bytes)> {
 }
 
 fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {
-    let table = server.store.table(TableId(request.try_get_u32_le().ok()?))?;
+    let table = server.store.table_identified(TableIdentity::decode(request)?)?;
     let mut session = Session::of_another_node(table);
     session.protocol = if request.try_get_u8().ok()? == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
     let mut options = [0; 3];

@@ -290,7 +290,7 @@ impl Connection {
             Transacted::NotDone(reason) => Err(reason.into()),
             Transacted::Unknown => Err(RequestError::Interrupted.into()),
             Transacted::Split => {
-                self.session.follow_split(&server);
+                self.session.follow_split();
                 Ok(Carried::Split)
             }
         }

@@ -117,3 +117,67 @@ fn a_node_that_was_away_knows_that_a_table_was_truncated_and_recalled() {
     wait_for("what it held is purged", WHOLE, || is_gone().then_some(()));
     assert_eq!(chosen(&cluster, 2, "before").run("GET k1"), Value::Null);
 }
+
+/// What was truncated, recalled under another name and dropped once sent its clients to the table that had taken its place; and a
+/// connection that had chosen the truncated table, and was idle meanwhile, once went on in the one that was recalled.
+#[test]
+fn a_recalled_table_has_nothing_to_do_with_the_one_that_took_its_place() {
+    let cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --partitions 4 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let mut idle: Vec<Client> = (0..3).map(|at| chosen(&cluster, at, "t")).collect();
+    assert_eq!(idle[0].run("SET k before"), ok());
+    let held = truncate(&cluster, 0, "t");
+    cluster.cli(0, &format!("table recall {held} --as old")).unwrap();
+    let again = truncate(&cluster, 1, "old");
+    let mut of_old: Vec<Client> = (0..3).map(|at| chosen(&cluster, at, "old")).collect();
+    for client in &mut idle {
+        // In one piece: what comes first may find out what has become of the table, and what comes next is to be there, too.
+        let replies = client.pipeline(&["SET k after", "INCR n"].map(crate::resp_client::words)).unwrap();
+        assert!(matches!(replies[..], [_, Value::Integer(1..=3)]), "{replies:?}");
+    }
+    for client in &mut of_old {
+        assert_eq!(client.run("MGET k n"), Value::Array(vec![Value::Null, Value::Null]));
+    }
+    cluster.cli(2, &format!("table recall {again} --as older")).unwrap();
+    let mut of_older: Vec<Client> = (0..3).map(|at| chosen(&cluster, at, "older")).collect();
+    cluster.cli(0, "table drop older").unwrap();
+    cluster.cli(0, "table drop old").unwrap();
+    for client in of_older.iter_mut().chain(&mut of_old) {
+        for command in ["SET k other", "GET k", "FLUSHDB", "MSET k other n other"] {
+            let reply = client.run(command);
+            assert!(matches!(&reply, Value::Error(error) if error.contains("table")), "{command}: {reply}");
+        }
+    }
+    let expected = Value::Array([b"after".to_vec(), b"3".to_vec()].map(Value::Bulk).to_vec());
+    idle.iter_mut().for_each(|client| assert_eq!(client.run("MGET k n"), expected));
+}
+
+/// Requests between nodes once named a table in a way that the recalled one kept: a node that had not heard of all that yet wrote
+/// there what was meant for the empty table, and acknowledged it.
+#[test]
+fn a_node_that_stood_still_writes_nothing_into_the_recalled_table() {
+    const KEYS: usize = 64;
+    let cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    for round in 0..4 {
+        let (mut old_client, mut client) = (chosen(&cluster, 2, "t"), chosen(&cluster, 0, "t"));
+        assert_eq!(old_client.run("SET k 1"), ok());
+        cluster.signal(2, "-STOP");
+        let held = truncate(&cluster, 0, "t");
+        cluster.cli(0, &format!("table recall {held} --as old{round}")).unwrap();
+        let sets: Vec<_> = (0..KEYS).map(|key| crate::resp_client::words(&format!("SET r{round}k{key} v"))).collect();
+        let sent: Vec<u8> = sets.iter().flat_map(|set| crate::resp_client::encode(set)).collect();
+        old_client.send(&sent).unwrap();
+        cluster.signal(2, "-CONT");
+        let mut of_old = chosen(&cluster, 0, &format!("old{round}"));
+        for key in 0..KEYS {
+            let is_acknowledged = old_client.read().unwrap() == ok();
+            let found = client.run(&format!("GET r{round}k{key}"));
+            assert!(!is_acknowledged || found == Value::Bulk(b"v".to_vec()), "key {key} of round {round}: {found}");
+            assert_eq!(of_old.run(&format!("GET r{round}k{key}")), Value::Null, "key {key} of round {round}");
+        }
+        cluster.wait_until_whole();
+    }
+}
