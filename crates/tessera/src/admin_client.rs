@@ -3,7 +3,7 @@
 use crate::NodeArgs;
 use crate::admin_tls::TlsConnector;
 use crate::exit::ExitError;
-use crate::trust::client_config;
+use crate::trust::{client_config, client_config_of_own};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -124,7 +124,11 @@ fn call_within(
         .build();
     let agent = match url.starts_with("https://") {
         true => {
-            let tls = TlsConnector(client_config(node.cacert.as_deref())?);
+            let tls = match &node.own_certificate {
+                Some(certificate) => client_config_of_own(certificate)?,
+                None => client_config(node.cacert.as_deref())?,
+            };
+            let tls = TlsConnector(tls);
             let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);
             ureq::Agent::with_parts(config, connector, DefaultResolver::default())
         }
