@@ -189,6 +189,36 @@ fn a_table_that_is_purged_while_it_is_written_harms_no_other() {
     }
 }
 
+/// What a purged table took once came back only when no connection had chosen it any more.
+#[test]
+fn a_table_that_an_idle_connection_has_chosen_gives_back_its_disk_and_memory_when_it_is_purged() {
+    const BYTES: u64 = 30_000_000;
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["rocksdb.write_buffer_bytes=4194304", "log.limit_bytes=8388608"]);
+    let on_disk = || {
+        let files = std::fs::read_dir(data.path().join("rocksdb")).unwrap().filter_map(Result::ok);
+        files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>()
+    };
+    let in_memory = || {
+        let status: serde_json::Value = serde_json::from_str(&node.cli("status --json")).unwrap();
+        status["memory_used_bytes"].as_u64().unwrap()
+    };
+    let used: [(&str, &dyn Fn() -> u64); 2] = [("rocksdb", &on_disk), ("memory", &in_memory)];
+    for (engine, used) in used {
+        node.cli(&format!("table create {engine} --engine {engine} --partitions 2"));
+        let mut idle = node.client();
+        assert_eq!(idle.run(&format!("TABLE {engine}")), ok());
+        for number in 0..BYTES / 100_000 {
+            let value: Vec<u8> = (0..100_000).map(|_| rand::random()).collect();
+            assert_eq!(idle.call(&[b"SET".to_vec(), format!("k{number}").into_bytes(), value]).unwrap(), ok());
+        }
+        wait_for("the records take space", Duration::from_secs(30), || (used() > BYTES / 2).then_some(()));
+        node.cli(&format!("table truncate {engine} --purge --yes"));
+        wait_for("the space is free", Duration::from_secs(60), || (used() < BYTES / 4).then_some(()));
+        assert_eq!((idle.run("GET k1"), idle.run("SET k1 v")), (Value::Null, ok()), "{engine}");
+    }
+}
+
 #[test]
 fn a_clean_shutdown_keeps_everything_and_exits_with_zero() {
     let data = TempDir::new().unwrap();
