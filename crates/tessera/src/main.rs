@@ -3,6 +3,7 @@
 mod admin_client;
 mod admin_tls;
 mod browser_queries;
+mod certificate_end;
 mod cluster_users;
 mod compaction_command;
 mod comparison_command;
@@ -71,8 +72,8 @@ Exit codes: 0 after a signal, 1 for other errors, 2 for wrong usage, 3 for a ref
 Examples:
   tessera local                          three nodes: Redis on 6379, 6389 and 6399, data in ./data
   tessera local --nodes 5 --port-offset 1000 --data-dir /tmp/cluster
-
   tessera local --set tls.certificate=cert.pem --set tls.key=key.pem    TLS for Redis, RethinkDB and admin clients
+
 Started again with the same --data-dir, the nodes go on with their data; more --nodes join the others.")]
     Local(local_command::LocalArgs),
     /// Create, list, change and drop tables of a running node
@@ -182,10 +183,10 @@ struct NodeArgs {
     /// of the authority that signed the node's certificate, or the node's own
     #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// For how many seconds a node may be waited for before the command gives up. The connection may take five of them at most. What
     /// PEM file with the certificate that this process has given to the node, which is all that it has to show.
     #[arg(skip)]
     own_certificate: Option<PathBuf>,
+    /// For how many seconds a node may be waited for before the command gives up. The connection may take five of them at most. What
     /// takes as long as its work (`table compact`, `table compare`, `table hot-keys`) is waited for without a limit
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,

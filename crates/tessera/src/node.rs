@@ -1,8 +1,9 @@
 //! The running node: threads, listeners, signals.
 
+use crate::certificate_end::certificate_door;
 use crate::cluster_users::ClusterUsers;
 use crate::config::Config;
-use crate::doors::doors;
+use crate::doors::{Door, doors};
 use crate::exit::ExitError;
 use crate::faces::{self, Face, Foundation, advertised};
 use crate::listening::{address, listen};
@@ -11,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tessera_access::{Authenticator, Token};
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_cluster::Site;
@@ -39,6 +40,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let tls = tls(config)?;
     let workers =
         if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
+    let certificate_ends = tls.as_ref().and_then(Tls::ends);
     // All listeners before the data directory: a second node on the same ports must not touch anything.
     let mut site =
         Site { version: env!("CARGO_PKG_VERSION").into(), zone: config.cluster.zone.clone(), ..Site::default() };
@@ -71,7 +73,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
 
     let outcome = runtime()?.block_on(async {
         tracing::info!(node = %store.node(), redis = %site.redis, admin = %admin_address, peers = %peer_address, data = %config.data_dir.display(), workers, "starting");
-        for door in &doors(config, authenticator.is_closed_by_admin()) {
+        for door in &all_doors(config, authenticator.is_closed_by_admin(), certificate_ends) {
             match door.is_risky {
                 true => tracing::warn!("{}", door.words),
                 false => tracing::info!("{}", door.words),
@@ -84,7 +86,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             Token::from_hex(&config.admin.token_sha256),
             authenticator.clone(),
             admin_hosts(config),
-            doors_now(config, authenticator.clone()),
+            doors_now(config, authenticator.clone(), certificate_ends),
             metrics,
         );
         let admin = match faces.iter().find_map(|face| face.query_sessions()) {
@@ -236,9 +238,21 @@ fn authenticator(config: &Config, store: Store) -> Result<Arc<Authenticator>, Ex
 }
 
 /// Which doors are open to whom, whenever somebody asks.
-fn doors_now(config: &Config, authenticator: Arc<Authenticator>) -> tessera_admin::Doors {
+fn doors_now(
+    config: &Config,
+    authenticator: Arc<Authenticator>,
+    certificate_ends: Option<SystemTime>,
+) -> tessera_admin::Doors {
     let config = config.clone();
-    Arc::new(move || doors(&config, authenticator.is_closed_by_admin()).into_iter().map(|door| door.words).collect())
+    Arc::new(move || {
+        let doors = all_doors(&config, authenticator.is_closed_by_admin(), certificate_ends);
+        doors.into_iter().map(|door| door.words).collect()
+    })
+}
+
+fn all_doors(config: &Config, is_closed: bool, certificate_ends: Option<SystemTime>) -> Vec<Door> {
+    let of_certificate = certificate_ends.and_then(|ends| certificate_door(ends, SystemTime::now()));
+    doors(config, is_closed).into_iter().chain(of_certificate).collect()
 }
 
 /// Host names under which the admin API accepts requests.
