@@ -7,6 +7,7 @@ use crate::doors::{Door, doors};
 use crate::exit::ExitError;
 use crate::faces::{self, Face, Foundation, advertised};
 use crate::listening::{address, listen};
+use bytesize::ByteSize;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -36,11 +37,12 @@ const LAST_REPLIES: Duration = Duration::from_millis(100);
 /// Why it could not start.
 pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let log_book = crate::logging::start(config)?;
-    raise_file_limit();
+    raise_limits();
+    let_large_writes_fail();
     let tls = tls(config)?;
+    let certificate_ends = tls.as_ref().and_then(Tls::ends);
     let workers =
         if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
-    let certificate_ends = tls.as_ref().and_then(Tls::ends);
     // All listeners before the data directory: a second node on the same ports must not touch anything.
     let mut site =
         Site { version: env!("CARGO_PKG_VERSION").into(), zone: config.cluster.zone.clone(), ..Site::default() };
@@ -184,11 +186,27 @@ fn start_worker(number: usize, worker: NodeWorker, faces: Arc<[Box<dyn Face>]>) 
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
 }
 
-/// Raises the limit of file descriptors to what the system allows, because each connection needs one.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // A node that may not raise it works with what it has.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+/// Raises the limits of file descriptors, of which each connection needs one, and of the size of files to what the system allows.
+fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::Fsize] {
+        let limit = getrlimit(resource);
+        // A node that may not raise it works with what it has.
+        let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
+    }
+    if let Some(bytes) = getrlimit(Resource::Fsize).current {
+        tracing::warn!(
+            "files of this process may have no more than {} (`ulimit -f`): writes beyond that are refused as on a full disk",
+            ByteSize(bytes).display().iec()
+        );
+    }
+}
+
+/// Lets a write that makes a file larger than the limit (`ulimit -f`) fail with EFBIG. The signal that comes with it would end the
+/// process without a word.
+#[expect(unsafe_code, reason = "the standard library has no call for ignoring a signal")]
+fn let_large_writes_fail() {
+    // SAFETY: it sets what a signal does, and no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 fn node_config(config: &Config, workers: usize, site: Site) -> NodeConfig {

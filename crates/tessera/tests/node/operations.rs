@@ -7,7 +7,7 @@ use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -564,6 +564,38 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
 fn a_table_whose_engine_stalls_writes_holds_up_no_other_one() {
     let data = TempDir::new().unwrap();
     let settings = [
+/// The signal that comes with it once ended the node without a word.
+#[test]
+fn a_file_that_may_not_become_larger_counts_as_a_full_disk() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create m --engine memory --durability hard --partitions 4");
+    let mut client = node.client();
+    client.run("TABLE m");
+    let limit = |bytes: &str| {
+        let process = node.process.id().to_string();
+        let set = Command::new("prlimit").args(["--pid", &process, &format!("--fsize={bytes}:")]).output().unwrap();
+        assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    };
+    limit("1048576");
+    let mut set =
+        |number: usize| client.call(&[b"SET".to_vec(), format!("k{number}").into(), vec![b'v'; 100_000]]).unwrap();
+    let mut number = 0;
+    let refusal = loop {
+        match set(number) {
+            Value::Error(text) if text.starts_with("MISCONF") => break text,
+            // Written when the limit was met: it may or may not be there later.
+            Value::Error(text) => assert!(text.contains("outcome unknown"), "{text}"),
+            _ => {}
+        }
+        number += 1;
+        assert!(number < 1_000, "the limit is never met");
+    };
+    assert!(refusal.contains("disk is full"), "{refusal}");
+    limit("unlimited");
+    wait_for("writes go on", Duration::from_secs(30), || (set(number) == ok()).then_some(()));
+}
+
         "workers=1",
         "rocksdb.rate_limit_bytes_per_second=262144",
         "rocksdb.write_buffer_bytes=1048576",
