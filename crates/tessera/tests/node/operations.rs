@@ -387,6 +387,11 @@ fn users_passwords_and_permissions() {
     assert!(matches!(&refused, Value::Error(text) if text.starts_with("NOPERM database 2 is not there")), "{refused}");
     assert_eq!((client.run("SELECT 2"), client.run("TABLE")), (ok(), bulk("db2")));
     assert!(matches!(reader.run("SELECT 2"), Value::Error(text) if text.starts_with("NOPERM this user may not use")));
+    // Tables that a user may not read were shown once.
+    let mut other = connect().unwrap();
+    assert_eq!(other.run("AUTH reader secret"), ok());
+    let [shown, all] = [&mut other, &mut client].map(|client| client.run("INFO keyspace").to_string());
+    assert!(shown.contains("db0:") && !shown.contains("db2") && all.contains("db2:"), "{shown} of {all}");
     let status = |token: &[&str]| {
         let admin = format!("http://127.0.0.1:{admin_port}");
         let output = tessera().args(["status", "--admin", &admin]).args(token).output().unwrap();
@@ -559,11 +564,6 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     crate::server::wait_for("writes go on", limit, || (set(stored) == ok()).then_some(()));
 }
 
-/// RocksDB makes writers wait when it may not write to the disk as fast as they come. It once stopped the worker's loop.
-#[test]
-fn a_table_whose_engine_stalls_writes_holds_up_no_other_one() {
-    let data = TempDir::new().unwrap();
-    let settings = [
 /// The signal that comes with it once ended the node without a word.
 #[test]
 fn a_file_that_may_not_become_larger_counts_as_a_full_disk() {
@@ -596,6 +596,11 @@ fn a_file_that_may_not_become_larger_counts_as_a_full_disk() {
     wait_for("writes go on", Duration::from_secs(30), || (set(number) == ok()).then_some(()));
 }
 
+/// RocksDB makes writers wait when it may not write to the disk as fast as they come. It once stopped the worker's loop.
+#[test]
+fn a_table_whose_engine_stalls_writes_holds_up_no_other_one() {
+    let data = TempDir::new().unwrap();
+    let settings = [
         "workers=1",
         "rocksdb.rate_limit_bytes_per_second=262144",
         "rocksdb.write_buffer_bytes=1048576",
