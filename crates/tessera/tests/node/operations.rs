@@ -1,7 +1,7 @@
 //! What an operator meets: the CLI, messages and exit codes, restarts, damage.
 
 use crate::disk::{DiskWithPower, SmallDisk};
-use crate::resp_client::Value;
+use crate::resp_client::{Value, words};
 use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
 use crate::skipped::skip;
 use rand::rngs::StdRng;
@@ -216,6 +216,26 @@ fn a_table_that_an_idle_connection_has_chosen_gives_back_its_disk_and_memory_whe
         node.cli(&format!("table truncate {engine} --purge --yes"));
         wait_for("the space is free", Duration::from_secs(60), || (used() < BYTES / 4).then_some(()));
         assert_eq!((idle.run("GET k1"), idle.run("SET k1 v")), (Value::Null, ok()), "{engine}");
+    }
+}
+
+/// Once it was RocksDB's estimate for what has many records, which counts what was overwritten.
+#[test]
+fn the_size_of_a_large_table_is_estimated_well() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    for (partitions, keys) in [(4, 60_000), (8, 2_000), (16, 90_000)] {
+        node.cli(&format!("table create t{partitions} --engine rocksdb --durability soft --partitions {partitions}"));
+        client.run(&format!("TABLE t{partitions}"));
+        let all: Vec<_> = (0..keys).map(|key| words(&format!("SET k{key} v"))).collect();
+        for _ in 0..3 {
+            all.chunks(1_000)
+                .for_each(|some| assert!(client.pipeline(some).unwrap().iter().all(|reply| *reply == ok())));
+        }
+        let Value::Integer(size) = client.run("DBSIZE") else { panic!("a number is answered") };
+        let most = if keys < 10_000 { 0 } else { keys / 25 };
+        assert!((size - keys).abs() <= most, "{size} of {keys} in {partitions} partitions");
     }
 }
 
