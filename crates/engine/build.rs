@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 2] = ["src/rocks/memtable/radix_skip_list.cc", "src/rocks/damage/damage.cc"];
+const SOURCES: [&str; 3] =
+    ["src/rocks/memtable/radix_skip_list.cc", "src/rocks/damage/damage.cc", "src/rocks/dropping/dropping.cc"];
 
 fn main() {
     if std::env::var_os("CARGO_FEATURE_ROCKSDB").is_some() {

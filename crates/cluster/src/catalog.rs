@@ -9,6 +9,7 @@ mod recovered;
 mod shared_list;
 mod split;
 mod users;
+mod words;
 
 use crate::placement::{Nodes, of_new_table};
 use crate::rules::{Rule, holds};

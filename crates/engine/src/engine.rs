@@ -274,6 +274,13 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Gives back the disk or the memory that the records take, of a table that is gone. Somebody may hold the engine still, but nobody
+    /// writes, and what is read does not count. Returns false if something is in use for some time yet; then this is to be called again.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn give_back(&self) -> Result<bool, EngineError>;
+
     /// Counts and sizes of the table's records.
     fn statistics(&self) -> EngineStatistics;
 

@@ -187,9 +187,9 @@ impl Reconciler {
     async fn change(&self, command: CatalogCommand) {
         match self.context.store.change_catalog(command.clone()).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::debug!(?command, %error, "refused by the catalog"),
+            Ok(Err(error)) => tracing::debug!(%command, %error, "refused by the catalog"),
             Err(RequestError::ShuttingDown) => {}
-            Err(error) => tracing::debug!(?command, %error, "the catalog could not be changed; trying again"),
+            Err(error) => tracing::debug!(%command, %error, "the catalog could not be changed; trying again"),
         }
     }
 

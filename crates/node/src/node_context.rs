@@ -196,7 +196,13 @@ impl NodeContext {
             (0..table.schema().partitions).all(|partition| !self.replicas.is_leaving(group_of(*id, partition)))
         };
         let left: Vec<_> = self.purging.lock().extract_if(.., is_left).collect();
-        left.iter().for_each(|(id, table)| self.remove_files(*id, table));
+        for (id, table) in left {
+            if gives_back(&table) {
+                self.remove_files(id, &table);
+            } else {
+                self.purging.lock().push((id, table));
+            }
+        }
     }
 
     fn remove_files(&self, id: TableId, table: &Table) {
@@ -229,6 +235,17 @@ impl NodeContext {
         let groups: Vec<GroupId> = self.recovered.lock().keys().copied().collect();
         groups.into_iter().filter(|group| is_unknown(*group)).for_each(|group| self.forget_recovered(group));
     }
+}
+
+/// Whether a table that is gone takes neither disk nor memory once its files are removed. Others may hold it, as idle connections do that
+/// have chosen it; otherwise it goes as a whole.
+fn gives_back(table: &Arc<Table>) -> bool {
+    let is_held = Arc::strong_count(table) > 1;
+    !is_held
+        || table.engine().give_back().unwrap_or_else(|error| {
+            tracing::warn!(table = %table.name(), %error, "what a table that is gone takes is held while connections have chosen it");
+            true
+        })
 }
 
 /// Tells tables that were split or truncated which one has taken their place.

@@ -3,12 +3,13 @@
 use crate::NodeArgs;
 use crate::admin_tls::TlsConnector;
 use crate::exit::ExitError;
-use crate::trust::client_config;
+use crate::trust::{client_config, client_config_of_own};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::CertificateError;
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
 
@@ -32,10 +33,13 @@ pub fn escaped(name: &str) -> String {
     utf8_percent_encode(name, ESCAPED).to_string()
 }
 
-fn is_about_certificate(error: &ureq::Error) -> bool {
-    let ureq::Error::Io(error) = error else { return false };
-    let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
-    matches!(reason, Some(rustls::Error::InvalidCertificate(_)))
+/// What is wrong with the certificate, if that is what the request failed for.
+fn of_certificate(error: &ureq::Error) -> Option<&CertificateError> {
+    let ureq::Error::Io(error) = error else { return None };
+    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(reason) => Some(reason),
+        _ => None,
+    }
 }
 
 /// What to say of a request that got no answer.
@@ -49,11 +53,21 @@ fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
              {outcome}ask another node with --admin, or wait longer with --timeout"
         );
     }
-    if is_about_certificate(error) {
-        return format!(
-            "the node at {url} is not trusted: {error}; --cacert names the certificate of the authority that has signed the node's \
-             certificate, or the node's own"
-        );
+    match of_certificate(error) {
+        Some(CertificateError::ExpiredContext { not_after, .. }) => {
+            let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(not_after.as_secs()));
+            return format!(
+                "the certificate of the node at {url} expired on {date}: the node needs a new one (`tls.certificate`), and is to be \
+                 started again with it"
+            );
+        }
+        Some(_) => {
+            return format!(
+                "the node at {url} is not trusted: {error}; --cacert names the certificate of the authority that has signed the \
+                 node's certificate, or the node's own"
+            );
+        }
+        None => {}
     }
     let is_refused = matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
     let advice = match url.strip_prefix("http://") {
@@ -124,7 +138,11 @@ fn call_within(
         .build();
     let agent = match url.starts_with("https://") {
         true => {
-            let tls = TlsConnector(client_config(node.cacert.as_deref())?);
+            let tls = match &node.own_certificate {
+                Some(certificate) => client_config_of_own(certificate)?,
+                None => client_config(node.cacert.as_deref())?,
+            };
+            let tls = TlsConnector(tls);
             let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);
             ureq::Agent::with_parts(config, connector, DefaultResolver::default())
         }

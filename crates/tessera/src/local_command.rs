@@ -1,12 +1,15 @@
 //! `tessera local`: a cluster of processes on this machine.
 
 use crate::admin_client::call;
+use crate::config::Config;
 use crate::exit::ExitError;
-use crate::{NodeArgs, node_command};
+use crate::listening::address;
+use crate::{NodeArgs, StartArgs, node_command};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -110,53 +113,77 @@ fn name_of(data_dir: &Path, number: u16) -> String {
     format!("node-{}", first + number)
 }
 
-fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
+/// What a node is started with.
+fn start_args(args: &LocalArgs, number: u16) -> Result<StartArgs, ExitError> {
     let usage =
         || ExitError::Usage(format!("--port-offset {} is too large for {} nodes", args.port_offset, args.nodes));
     let offset = args.port_offset.checked_add(port_offset(number)).ok_or_else(usage)?;
     let first = PEER_PORT.checked_add(args.port_offset).ok_or_else(usage)?;
-    let name = name_of(&args.data_dir, number);
-    let directory = args.data_dir.join(&name);
-    let log = args.data_dir.join(format!("{name}.log"));
-    let describe = |path: &Path, error| ExitError::DataDirectory(format!("{}: {error}", path.display()));
-    let output = File::options().create(true).append(true).open(&log).map_err(|error| describe(&log, error))?;
-    let program = std::env::current_exe().map_err(|error| ExitError::Other(error.to_string()))?;
-    let mut command = Command::new(program);
-    command.arg("start").arg("--data-dir").arg(&directory);
-    command.args(["--port-offset", &offset.to_string()]);
-    if number > 0 {
-        command.args(["--join", &format!("127.0.0.1:{first}")]);
-    }
+    let mut overrides = Vec::new();
     if args.pegasus_onebox {
         // Neighbouring ports, whatever the offset.
         let port = |first: u16| (first + number).wrapping_sub(offset);
         for (name, first) in [("port", PEGASUS_PORT), ("meta_port", PEGASUS_META_PORT)] {
-            command.args(["--set", &format!("pegasus.{name}={}", port(first))]);
+            overrides.push(format!("pegasus.{name}={}", port(first)));
         }
     }
     // The nodes share the cores. Two threads of a node that take turns on one only make smaller batches.
     if !is_set(args, "workers") {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        command.args(["--set", &format!("workers={}", cores.div_ceil(usize::from(args.nodes)))]);
+        overrides.push(format!("workers={}", cores.div_ceil(usize::from(args.nodes))));
     }
     // So do they the memory.
     if !is_set(args, "memory.limit_bytes") {
         let of_machine = MemoryBudget::new(&MemoryConfig::default()).limit_bytes();
-        command.args(["--set", &format!("memory.limit_bytes={}", of_machine / u64::from(args.nodes))]);
+        overrides.push(format!("memory.limit_bytes={}", of_machine / u64::from(args.nodes)));
     }
     if !is_set(args, "cluster.secret") {
-        command.args(["--set", &format!("cluster.secret_file={}", args.data_dir.join(SECRET).display())]);
+        overrides.push(format!("cluster.secret_file={}", args.data_dir.join(SECRET).display()));
     }
     // All of them start at the same time, and no client is left from before.
     if !is_set(args, "cluster.lead_again_after_seconds") {
-        command.args(["--set", "cluster.lead_again_after_seconds=0"]);
+        overrides.push("cluster.lead_again_after_seconds=0".into());
     }
     // What is tried here expects as many databases as Redis has.
     if !is_set(args, "redis.databases") {
-        command.args(["--set", "redis.databases=16"]);
+        overrides.push("redis.databases=16".into());
     }
-    for setting in &args.overrides {
-        command.args(["--set", setting]);
+    overrides.extend(args.overrides.iter().cloned());
+    Ok(StartArgs {
+        data_dir: Some(args.data_dir.join(name_of(&args.data_dir, number))),
+        port_offset: Some(offset),
+        join: (number > 0).then(|| format!("127.0.0.1:{first}")).into_iter().collect(),
+        overrides,
+        ..StartArgs::default()
+    })
+}
+
+/// How a node with this configuration is asked: with TLS if it has a certificate, which it is known by whatever name stands in it.
+fn admin(config: &Config) -> Result<NodeArgs, ExitError> {
+    let mut address = address(config.admin.bind, config.admin.port, config.port_offset)?;
+    if address.ip().is_unspecified() {
+        let loopback = if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        address.set_ip(loopback);
+    }
+    let (scheme, own_certificate) = match config.has_tls() {
+        true => ("https", Some(config.tls.certificate.clone())),
+        false => ("http", None),
+    };
+    Ok(NodeArgs::of_own(format!("{scheme}://{address}"), own_certificate))
+}
+
+fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
+    let start = start_args(args, number)?;
+    let config = start.load()?;
+    let log = args.data_dir.join(format!("{}.log", name_of(&args.data_dir, number)));
+    let describe = |path: &Path, error| ExitError::DataDirectory(format!("{}: {error}", path.display()));
+    let output = File::options().create(true).append(true).open(&log).map_err(|error| describe(&log, error))?;
+    let program = std::env::current_exe().map_err(|error| ExitError::Other(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.arg("start").arg("--data-dir").arg(&config.data_dir);
+    command.args(["--port-offset", &config.port_offset.to_string()]);
+    for (option, values) in [("--join", &start.join), ("--set", &start.overrides)] {
+        values.iter().for_each(|value| _ = command.arg(option).arg(value));
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
     // Nodes that nobody watches any more should not stay behind. They get a group of their own, so that Ctrl-C reaches
@@ -164,7 +191,7 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     command.process_group(0);
     end_with_parent(&mut command);
     let child = command.spawn().map_err(|error| ExitError::Other(format!("a node cannot be started: {error}")))?;
-    Ok(Node { number, child, admin: NodeArgs::of_offset(offset), directory, log })
+    Ok(Node { number, child, admin: admin(&config)?, directory: config.data_dir, log })
 }
 
 /// Whether the user has set something whose name begins so, by an option or in the environment.
@@ -208,7 +235,8 @@ async fn watch(args: &LocalArgs, nodes: &mut Vec<Node>) -> Result<(), ExitError>
                 Err(ExitError::Unauthorized(error)) => println!("the nodes are not shown here: {error}"),
                 Err(error) => return Err(error),
             }
-            println!("\nready: any node answers, e.g. redis-cli -p PORT; Ctrl-C stops all");
+            let tls = if nodes[0].admin.own_certificate.is_some() { "--tls --cacert FILE " } else { "" };
+            println!("\nready: any node answers, e.g. redis-cli {tls}-p PORT; Ctrl-C stops all");
         }
         if !is_ready && began.elapsed() >= READY {
             return Err(ExitError::Other(format!("not ready within {READY:?}; see {}", nodes[0].log.display())));

@@ -3,6 +3,7 @@
 mod admin_client;
 mod admin_tls;
 mod browser_queries;
+mod certificate_end;
 mod cluster_users;
 mod compaction_command;
 mod comparison_command;
@@ -71,6 +72,7 @@ Exit codes: 0 after a signal, 1 for other errors, 2 for wrong usage, 3 for a ref
 Examples:
   tessera local                          three nodes: Redis on 6379, 6389 and 6399, data in ./data
   tessera local --nodes 5 --port-offset 1000 --data-dir /tmp/cluster
+  tessera local --set tls.certificate=cert.pem --set tls.key=key.pem    TLS for Redis, RethinkDB and admin clients
 
 Started again with the same --data-dir, the nodes go on with their data; more --nodes join the others.")]
     Local(local_command::LocalArgs),
@@ -181,6 +183,9 @@ struct NodeArgs {
     /// of the authority that signed the node's certificate, or the node's own
     #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
+    /// PEM file with the certificate that this process has given to the node, which is all that it has to show.
+    #[arg(skip)]
+    own_certificate: Option<PathBuf>,
     /// For how many seconds a node may be waited for before the command gives up. The connection may take five of them at most. What
     /// takes as long as its work (`table compact`, `table compare`, `table hot-keys`) is waited for without a limit
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..))]
@@ -191,12 +196,13 @@ struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// A node on this machine whose ports have this offset, asked by who stands in the environment, if anybody does.
-    fn of_offset(port_offset: u16) -> Self {
+    /// A node that this process has started, asked by who stands in the environment, if anybody does.
+    fn of_own(admin: String, own_certificate: Option<PathBuf>) -> Self {
         let [token, user, password] =
             ["TOKEN", "USER", "PASSWORD"].map(|it| std::env::var(format!("TESSERA_ADMIN_{it}")).ok());
-        let admin = None;
-        Self { port_offset, admin, token, user, password, cacert: None, timeout: TIMEOUT_SECONDS, json: false }
+        let admin = Some(admin);
+        let (port_offset, cacert, timeout, json) = (0, None, TIMEOUT_SECONDS, false);
+        Self { port_offset, admin, token, user, password, cacert, own_certificate, timeout, json }
     }
 }
 

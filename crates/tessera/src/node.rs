@@ -1,17 +1,19 @@
 //! The running node: threads, listeners, signals.
 
+use crate::certificate_end::certificate_door;
 use crate::cluster_users::ClusterUsers;
 use crate::config::Config;
-use crate::doors::doors;
+use crate::doors::{Door, doors};
 use crate::exit::ExitError;
 use crate::faces::{self, Face, Foundation, advertised};
 use crate::listening::{address, listen};
+use bytesize::ByteSize;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tessera_access::{Authenticator, Token};
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_cluster::Site;
@@ -35,8 +37,10 @@ const LAST_REPLIES: Duration = Duration::from_millis(100);
 /// Why it could not start.
 pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let log_book = crate::logging::start(config)?;
-    raise_file_limit();
+    raise_limits();
+    let_large_writes_fail();
     let tls = tls(config)?;
+    let certificate_ends = tls.as_ref().and_then(Tls::ends);
     let workers =
         if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
     // All listeners before the data directory: a second node on the same ports must not touch anything.
@@ -71,7 +75,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
 
     let outcome = runtime()?.block_on(async {
         tracing::info!(node = %store.node(), redis = %site.redis, admin = %admin_address, peers = %peer_address, data = %config.data_dir.display(), workers, "starting");
-        for door in &doors(config, authenticator.is_closed_by_admin()) {
+        for door in &all_doors(config, authenticator.is_closed_by_admin(), certificate_ends) {
             match door.is_risky {
                 true => tracing::warn!("{}", door.words),
                 false => tracing::info!("{}", door.words),
@@ -84,7 +88,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             Token::from_hex(&config.admin.token_sha256),
             authenticator.clone(),
             admin_hosts(config),
-            doors_now(config, authenticator.clone()),
+            doors_now(config, authenticator.clone(), certificate_ends),
             metrics,
         );
         let admin = match faces.iter().find_map(|face| face.query_sessions()) {
@@ -182,11 +186,27 @@ fn start_worker(number: usize, worker: NodeWorker, faces: Arc<[Box<dyn Face>]>) 
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
 }
 
-/// Raises the limit of file descriptors to what the system allows, because each connection needs one.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // A node that may not raise it works with what it has.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+/// Raises the limits of file descriptors, of which each connection needs one, and of the size of files to what the system allows.
+fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::Fsize] {
+        let limit = getrlimit(resource);
+        // A node that may not raise it works with what it has.
+        let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
+    }
+    if let Some(bytes) = getrlimit(Resource::Fsize).current {
+        tracing::warn!(
+            "files of this process may have no more than {} (`ulimit -f`): writes beyond that are refused as on a full disk",
+            ByteSize(bytes).display().iec()
+        );
+    }
+}
+
+/// Lets a write that makes a file larger than the limit (`ulimit -f`) fail with EFBIG. The signal that comes with it would end the
+/// process without a word.
+#[expect(unsafe_code, reason = "the standard library has no call for ignoring a signal")]
+fn let_large_writes_fail() {
+    // SAFETY: it sets what a signal does, and no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 fn node_config(config: &Config, workers: usize, site: Site) -> NodeConfig {
@@ -236,9 +256,21 @@ fn authenticator(config: &Config, store: Store) -> Result<Arc<Authenticator>, Ex
 }
 
 /// Which doors are open to whom, whenever somebody asks.
-fn doors_now(config: &Config, authenticator: Arc<Authenticator>) -> tessera_admin::Doors {
+fn doors_now(
+    config: &Config,
+    authenticator: Arc<Authenticator>,
+    certificate_ends: Option<SystemTime>,
+) -> tessera_admin::Doors {
     let config = config.clone();
-    Arc::new(move || doors(&config, authenticator.is_closed_by_admin()).into_iter().map(|door| door.words).collect())
+    Arc::new(move || {
+        let doors = all_doors(&config, authenticator.is_closed_by_admin(), certificate_ends);
+        doors.into_iter().map(|door| door.words).collect()
+    })
+}
+
+fn all_doors(config: &Config, is_closed: bool, certificate_ends: Option<SystemTime>) -> Vec<Door> {
+    let of_certificate = certificate_ends.and_then(|ends| certificate_door(ends, SystemTime::now()));
+    doors(config, is_closed).into_iter().chain(of_certificate).collect()
 }
 
 /// Host names under which the admin API accepts requests.

@@ -40,18 +40,34 @@ pub(crate) fn client_config(cacert: Option<&Path>) -> Result<Arc<ClientConfig>, 
         },
     };
     let usage = |reason: String| ExitError::Usage(format!("{named_by}{}: {reason}", path.display()));
-    let pem = std::fs::read(&path).map_err(|error| usage(error.to_string()))?;
-    let certificates: Vec<_> =
-        CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(|error| usage(error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(usage("there is no certificate in the file".into()));
-    }
+    let certificates = certificates(&path).map_err(usage)?;
     // One odd certificate among many of a system is no reason to trust none of them.
     let (roots, unusable) = roots(&certificates);
     match unusable.filter(|_| cacert.is_some() || roots.is_empty()) {
         Some(error) => Err(usage(error.to_string())),
-        None => trusting(certificates, roots).map_err(|error| usage(error.to_string())),
+        None => trusting(certificates, roots, false).map_err(|error| usage(error.to_string())),
     }
+}
+
+/// TLS with a node that this process has started with a certificate of a file. That is what it has to show; which names and dates stand in it
+/// is for its clients to look at.
+///
+/// # Errors
+/// If the file cannot be used.
+pub(crate) fn client_config_of_own(certificate: &Path) -> Result<Arc<ClientConfig>, ExitError> {
+    let usage = |reason: String| ExitError::Usage(format!("{}: {reason}", certificate.display()));
+    let mut certificates = certificates(certificate).map_err(usage)?;
+    certificates.truncate(1); // those behind it are of authorities
+    let (roots, _) = roots(&certificates);
+    trusting(certificates, roots, true).map_err(|error| usage(error.to_string()))
+}
+
+/// What stands in a PEM file, which is something.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let found = found.map_err(|error| error.to_string())?;
+    if found.is_empty() { Err("there is no certificate in the file".into()) } else { Ok(found) }
 }
 
 /// The first of these files that there is.
@@ -75,14 +91,18 @@ fn roots(certificates: &[CertificateDer<'static>]) -> (RootCertStore, Option<Err
     (roots, unusable)
 }
 
-fn trusting(named: Vec<CertificateDer<'static>>, roots: RootCertStore) -> Result<Arc<ClientConfig>, Error> {
+fn trusting(
+    named: Vec<CertificateDer<'static>>,
+    roots: RootCertStore,
+    is_own: bool,
+) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let by_authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
     let by_authority = by_authority.map_err(|error| Error::General(error.to_string()))?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous() // what rustls calls any verifier that is not its own
-        .with_custom_certificate_verifier(Arc::new(NamedOrSigned { by_authority, named }))
+        .with_custom_certificate_verifier(Arc::new(NamedOrSigned { by_authority, named, is_own }))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
@@ -92,6 +112,8 @@ fn trusting(named: Vec<CertificateDer<'static>>, roots: RootCertStore) -> Result
 struct NamedOrSigned {
     by_authority: Arc<WebPkiServerVerifier>,
     named: Vec<CertificateDer<'static>>,
+    /// Whether those that were named are taken whatever stands in them.
+    is_own: bool,
 }
 
 /// Whether rustls refuses a certificate for nothing but who has signed it, or that an authority has it. It looks at the validity before
@@ -115,6 +137,9 @@ impl ServerCertVerifier for NamedOrSigned {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if self.is_own && self.named.contains(certificate) {
+            return Ok(ServerCertVerified::assertion());
+        }
         match self.by_authority.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
             Err(error) if is_about_authorities(&error) && self.named.contains(certificate) => {
                 rustls::client::verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
@@ -207,7 +232,7 @@ mod tests {
         roots.add(own.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let by_authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-        let verifier = NamedOrSigned { by_authority, named: vec![own.clone()] };
+        let verifier = NamedOrSigned { by_authority, named: vec![own.clone()], is_own: false };
         let verify = |certificate: &CertificateDer<'_>, name: &'static str, days: u64| {
             let now = UnixTime::since_unix_epoch(
                 Duration::from_secs(UnixTime::now().as_secs()) + Duration::from_secs(days * 86_400),

@@ -1,6 +1,7 @@
 //! Which transaction is which, which is older, and which are over.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use tessera_types::NodeId;
 
 /// Names a transaction. Given once; a transaction that is tried again gets another one.
@@ -12,6 +13,12 @@ pub struct TransactionId {
     pub generation: u64,
     /// Counts the transactions of that start.
     pub sequence: u64,
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}.{}", self.node, self.generation, self.sequence)
+    }
 }
 
 /// How long a client has waited for its transaction. The older of two that want the same key waits, the younger one gives

@@ -344,8 +344,11 @@ impl Writer {
 fn retry_while_full<T>(shared: &Shared, mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match operation() {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                *shared.status.lock() = LogStatus::Full;
+            Err(error) if is_full(&error) => {
+                let before = std::mem::replace(&mut *shared.status.lock(), LogStatus::Full);
+                if before != LogStatus::Full {
+                    tracing::warn!(%error, "the log has no space; it goes on by itself when there is some");
+                }
                 if shared.queue.lock().closing {
                     return Err(error);
                 }
@@ -360,6 +363,11 @@ fn retry_while_full<T>(shared: &Shared, mut operation: impl FnMut() -> io::Resul
             }
         }
     }
+}
+
+/// Whether nothing is wrong but that there is no space: on the disk, for the user, or for a process with a limit (`ulimit -f`).
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
 /// Removes what recovery did not use, so that it does not look like damage once later blocks vouch for everything

@@ -223,6 +223,11 @@ impl Engine for MemoryEngine {
         Ok(self.partition(partition).share_up_to(space, key))
     }
 
+    fn give_back(&self) -> Result<bool, EngineError> {
+        self.partitions.iter().for_each(Partition::clear);
+        Ok(true)
+    }
+
     fn hash_keys(&self, partition: u32) -> Option<u64> {
         Some(self.partition(partition).hash_keys())
     }

@@ -13,6 +13,7 @@
 mod conversion;
 mod damage;
 mod digest;
+mod dropping;
 mod expiry_filter;
 mod keys;
 mod level_table;

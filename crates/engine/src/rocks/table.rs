@@ -544,6 +544,10 @@ impl Engine for RocksEngine {
         self.share_of_space(partition, space, key)
     }
 
+    fn give_back(&self) -> Result<bool, EngineError> {
+        self.drop_files()
+    }
+
     fn partition_bytes(&self, partition: u32) -> u64 {
         let records = [hash_position(partition, 0).to_vec(), partition_end(partition)];
         let spaces = [spaces_begin(partition), spaces_end(partition)];

@@ -55,6 +55,8 @@ type Polled = (Vec<u32>, std::result::Result<Vec<Reply>, RequestError>);
 impl Pulling {
     pub(super) async fn run(mut self) {
         let error = self.pull().await;
+        // Where changes are not there any more, that is why.
+        let error = if self.table.was_emptied() { emptied() } else { error };
         self.queue.lock().error = Some(error);
         self.pacer.wake();
     }
@@ -207,6 +209,10 @@ impl Pulling {
         }
         Instant::now() + RENEWAL
     }
+}
+
+fn emptied() -> Error {
+    Error::failed("Changefeed aborted (unavailable): the table was truncated.")
 }
 
 fn lost() -> Error {

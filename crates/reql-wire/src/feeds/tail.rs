@@ -44,7 +44,8 @@ impl Drop for Tail {
 
 fn too_old() -> Error {
     Error::failed(
-        "Cannot resume the changefeed: the changes after this resume token are not retained (`feed_retention`).",
+        "Cannot resume the changefeed: the changes after this resume token are not retained (`feed_retention`), or the table was \
+         truncated since.",
     )
 }
 

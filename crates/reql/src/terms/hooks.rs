@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::cluster::TableChange;
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::function::Function;
 use crate::plan::Definition;
 use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
@@ -32,13 +33,14 @@ fn set_write_hook(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                     "Cannot create a write hook except from a reql_write_hook_function returned from `get_write_hook`.",
                 )
             })?;
-            Some(WriteHook::new(known.function().clone())?)
+            Some(known.function().clone())
         }
-        kind => Some(WriteHook::new(Val { frame, kind }.into_function(Shortcut::None)?)?),
+        kind => Some(Val { frame, kind }.into_function(Shortcut::None)?),
     };
-    if let Some(hook) = &hook {
-        check(hook)?;
+    if let Some(function) = &hook {
+        check(function)?;
     }
+    let hook = hook.map(WriteHook::new).transpose()?;
     let done = match (&hook, source.write_hook(&table.info)?) {
         (None, _) => "deleted",
         (Some(_), None) => "created",
@@ -49,8 +51,7 @@ fn set_write_hook(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 /// Whether the function may be a hook.
-fn check(hook: &WriteHook) -> Result<()> {
-    let function = hook.function();
+fn check(function: &Function) -> Result<()> {
     if function.parameters() != Some(3) {
         return Err(Error::logic("Write hook functions must expect 3 arguments."));
     }

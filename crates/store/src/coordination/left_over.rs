@@ -100,7 +100,7 @@ impl Store {
             None if self.has_ended(anchor.table) => Outcome::Aborted,
             _ => return,
         };
-        tracing::debug!(table = %table.name(), partition, ?id, ?outcome, "a transaction was left behind");
+        tracing::debug!(table = %table.name(), partition, %id, ?outcome, "a transaction was left behind");
         let resolve = Asked::Request(Request::Resolve(id, outcome));
         self.finish(table, partition, resolve).await;
     }

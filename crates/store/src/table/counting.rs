@@ -8,10 +8,12 @@ use tessera_types::{Model, ReadMode, RecordKey, RequestError, Space};
 
 /// So many records of a partition at most are counted where somebody asks how many there are.
 const COUNTED: PageLimit = PageLimit { records: 10_000, bytes: 16 << 20 };
+/// So many of a whole table are looked at, about, to find out that it has many more, and how many.
+const SAMPLED: usize = 64_000;
 
 impl Table {
     /// How many hash keys a partition has. Where the engine does not count them, [a few](COUNTED) are counted now, which may wait
-    /// for the disk; of more, it is the partition's share of an estimate for the node.
+    /// for the disk; how many more there are is estimated by how far in the order of hashes these go.
     ///
     /// # Errors
     /// [`RequestError::NotReady`] if this node does not serve the partition; what the engine reports.
@@ -19,7 +21,7 @@ impl Table {
         let readable = self.check_serving(partition, ReadMode::Single)?;
         let keys = match self.engine.hash_keys(partition) {
             Some(keys) => keys,
-            None => self.count_few(partition)?.unwrap_or_else(|| self.estimated_records()),
+            None => self.count_few(partition)?,
         };
         self.check_lease(partition, ReadMode::Single, readable)?;
         Ok(keys)
@@ -65,19 +67,25 @@ impl Table {
         self.engine.share_up_to(partition, space, key).map_err(request_error)
     }
 
-    fn count_few(&self, partition: u32) -> Result<Option<u64>, RequestError> {
-        let mut keys = 0;
+    fn count_few(&self, partition: u32) -> Result<u64, RequestError> {
+        let sampled = (SAMPLED / self.schema.partitions as usize).clamp(250, COUNTED.records);
+        let keys = self.count_some(partition, PageLimit { records: sampled, ..COUNTED })?;
+        // Those that are not many more are worth a closer look.
+        let is_large = sampled == COUNTED.records || keys > 2 * COUNTED.records as u64;
+        if keys <= sampled as u64 || is_large { Ok(keys) } else { self.count_some(partition, COUNTED) }
+    }
+
+    /// The hash keys of a partition, counted from its beginning; of those beyond the limit it is known only that hashes are spread evenly.
+    fn count_some(&self, partition: u32, limit: PageLimit) -> Result<u64, RequestError> {
+        let mut keys: u64 = 0;
         let visit = &mut |_: RecordKey<'_>, _: &[u8]| {
             keys += 1;
             Visit::NextHashKey
         };
-        let rest = self.engine.scan(partition, &Position::START, COUNTED, visit).map_err(request_error)?;
-        Ok(rest.is_none().then_some(keys))
-    }
-
-    /// There are more than those that were counted.
-    fn estimated_records(&self) -> u64 {
-        let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
-        (self.engine.statistics().records / filled.max(1)).max(COUNTED.records as u64)
+        let rest = self.engine.scan(partition, &Position::START, limit, visit).map_err(request_error)?;
+        let Some(rest) = rest else { return Ok(keys) };
+        let all = (u128::from(keys) << 64) / u128::from(rest.hash().max(1));
+        // There is one more at least.
+        Ok(u64::try_from(all).unwrap_or(u64::MAX).max(keys + 1))
     }
 }

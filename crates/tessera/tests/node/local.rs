@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// How long three nodes may take to be ready, or a command to end.
@@ -23,12 +23,17 @@ struct Local {
 
 impl Local {
     fn start(directory: &Path, offset: u16) -> Self {
+        Self::start_with(directory, offset, &[])
+    }
+
+    fn start_with(directory: &Path, offset: u16, settings: &[String]) -> Self {
         let mut command = tessera();
         command.args(["local", "--port-offset", &offset.to_string(), "--data-dir"]).arg(directory.join("data"));
         // These ports are among those of outgoing connections, or of other tests.
         for setting in ["pegasus.port=0", "pegasus.meta_port=0", "reql.port=0"] {
             command.args(["--set", setting]);
         }
+        settings.iter().for_each(|setting| _ = command.args(["--set", setting]));
         for (name, number) in [("out", 1), ("errors", 2)] {
             let file = File::create(directory.join(name)).unwrap();
             if number == 1 {
@@ -142,4 +147,34 @@ fn nodes_live_in_folders_of_their_numbers_and_old_folders_are_used_on() {
     assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec()));
     assert!(!data.join("node-3").exists());
     local.stop();
+}
+
+/// The nodes once were asked without TLS, and so were never ready. Their certificate may be for another name than this machine's.
+#[test]
+fn nodes_that_have_a_certificate_are_asked_with_tls() {
+    let (directory, offset) = (tempfile::tempdir().unwrap(), port_offset() + 500);
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (certificate, key) = (file("certificate.pem"), file("key.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
+    openssl.args(["-subj", "/CN=shop", "-addext", "subjectAltName=DNS:shop.example", "-keyout", &key]);
+    assert!(openssl.args(["-out", &certificate]).output().unwrap().status.success());
+    let settings = [format!("tls.certificate={certificate}"), format!("tls.key={key}")];
+    let mut local = Local::start_with(directory.path(), offset, &settings);
+    wait_for("three nodes are ready", LIMIT, || said(directory.path(), "out").contains("\nready: ").then_some(()));
+    let said = said(directory.path(), "out");
+    assert!(said.contains(&format!("127.0.0.1:{}", 6379 + offset + 20)), "the nodes are shown: {said}");
+    assert!(said.contains("redis-cli --tls"), "{said}");
+    local.stop();
+}
+
+/// What its nodes would refuse is refused before one is started.
+#[test]
+fn settings_that_nodes_would_refuse_are_named_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut local = Local::start_with(directory.path(), port_offset() + 600, &["redis.colour=7".into()]);
+    let ended = wait_for("it ends", LIMIT, || local.command.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(3));
+    let errors = said(directory.path(), "errors");
+    assert!(errors.contains("redis.colour") && !errors.contains("last words"), "{errors}");
 }

@@ -1,13 +1,13 @@
 //! What an operator meets: the CLI, messages and exit codes, restarts, damage.
 
 use crate::disk::{DiskWithPower, SmallDisk};
-use crate::resp_client::Value;
+use crate::resp_client::{Value, words};
 use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
 use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -189,6 +189,56 @@ fn a_table_that_is_purged_while_it_is_written_harms_no_other() {
     }
 }
 
+/// What a purged table took once came back only when no connection had chosen it any more.
+#[test]
+fn a_table_that_an_idle_connection_has_chosen_gives_back_its_disk_and_memory_when_it_is_purged() {
+    const BYTES: u64 = 30_000_000;
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["rocksdb.write_buffer_bytes=4194304", "log.limit_bytes=8388608"]);
+    let on_disk = || {
+        let files = std::fs::read_dir(data.path().join("rocksdb")).unwrap().filter_map(Result::ok);
+        files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>()
+    };
+    let in_memory = || {
+        let status: serde_json::Value = serde_json::from_str(&node.cli("status --json")).unwrap();
+        status["memory_used_bytes"].as_u64().unwrap()
+    };
+    let used: [(&str, &dyn Fn() -> u64); 2] = [("rocksdb", &on_disk), ("memory", &in_memory)];
+    for (engine, used) in used {
+        node.cli(&format!("table create {engine} --engine {engine} --partitions 2"));
+        let mut idle = node.client();
+        assert_eq!(idle.run(&format!("TABLE {engine}")), ok());
+        for number in 0..BYTES / 100_000 {
+            let value: Vec<u8> = (0..100_000).map(|_| rand::random()).collect();
+            assert_eq!(idle.call(&[b"SET".to_vec(), format!("k{number}").into_bytes(), value]).unwrap(), ok());
+        }
+        wait_for("the records take space", Duration::from_secs(30), || (used() > BYTES / 2).then_some(()));
+        node.cli(&format!("table truncate {engine} --purge --yes"));
+        wait_for("the space is free", Duration::from_secs(60), || (used() < BYTES / 4).then_some(()));
+        assert_eq!((idle.run("GET k1"), idle.run("SET k1 v")), (Value::Null, ok()), "{engine}");
+    }
+}
+
+/// Once it was RocksDB's estimate for what has many records, which counts what was overwritten.
+#[test]
+fn the_size_of_a_large_table_is_estimated_well() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    for (partitions, keys) in [(4, 60_000), (8, 2_000), (16, 90_000)] {
+        node.cli(&format!("table create t{partitions} --engine rocksdb --durability soft --partitions {partitions}"));
+        client.run(&format!("TABLE t{partitions}"));
+        let all: Vec<_> = (0..keys).map(|key| words(&format!("SET k{key} v"))).collect();
+        for _ in 0..3 {
+            all.chunks(1_000)
+                .for_each(|some| assert!(client.pipeline(some).unwrap().iter().all(|reply| *reply == ok())));
+        }
+        let Value::Integer(size) = client.run("DBSIZE") else { panic!("a number is answered") };
+        let most = if keys < 10_000 { 0 } else { keys / 25 };
+        assert!((size - keys).abs() <= most, "{size} of {keys} in {partitions} partitions");
+    }
+}
+
 #[test]
 fn a_clean_shutdown_keeps_everything_and_exits_with_zero() {
     let data = TempDir::new().unwrap();
@@ -357,6 +407,11 @@ fn users_passwords_and_permissions() {
     assert!(matches!(&refused, Value::Error(text) if text.starts_with("NOPERM database 2 is not there")), "{refused}");
     assert_eq!((client.run("SELECT 2"), client.run("TABLE")), (ok(), bulk("db2")));
     assert!(matches!(reader.run("SELECT 2"), Value::Error(text) if text.starts_with("NOPERM this user may not use")));
+    // Tables that a user may not read were shown once.
+    let mut other = connect().unwrap();
+    assert_eq!(other.run("AUTH reader secret"), ok());
+    let [shown, all] = [&mut other, &mut client].map(|client| client.run("INFO keyspace").to_string());
+    assert!(shown.contains("db0:") && !shown.contains("db2") && all.contains("db2:"), "{shown} of {all}");
     let status = |token: &[&str]| {
         let admin = format!("http://127.0.0.1:{admin_port}");
         let output = tessera().args(["status", "--admin", &admin]).args(token).output().unwrap();
@@ -527,6 +582,38 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     std::fs::remove_file(&ballast).unwrap();
     let limit = std::time::Duration::from_secs(30);
     crate::server::wait_for("writes go on", limit, || (set(stored) == ok()).then_some(()));
+}
+
+/// The signal that comes with it once ended the node without a word.
+#[test]
+fn a_file_that_may_not_become_larger_counts_as_a_full_disk() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create m --engine memory --durability hard --partitions 4");
+    let mut client = node.client();
+    client.run("TABLE m");
+    let limit = |bytes: &str| {
+        let process = node.process.id().to_string();
+        let set = Command::new("prlimit").args(["--pid", &process, &format!("--fsize={bytes}:")]).output().unwrap();
+        assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    };
+    limit("1048576");
+    let mut set =
+        |number: usize| client.call(&[b"SET".to_vec(), format!("k{number}").into(), vec![b'v'; 100_000]]).unwrap();
+    let mut number = 0;
+    let refusal = loop {
+        match set(number) {
+            Value::Error(text) if text.starts_with("MISCONF") => break text,
+            // Written when the limit was met: it may or may not be there later.
+            Value::Error(text) => assert!(text.contains("outcome unknown"), "{text}"),
+            _ => {}
+        }
+        number += 1;
+        assert!(number < 1_000, "the limit is never met");
+    };
+    assert!(refusal.contains("disk is full"), "{refusal}");
+    limit("unlimited");
+    wait_for("writes go on", Duration::from_secs(30), || (set(number) == ok()).then_some(()));
 }
 
 /// RocksDB makes writers wait when it may not write to the disk as fast as they come. It once stopped the worker's loop.

@@ -401,10 +401,16 @@ fn a_feed_ends_when_its_table_is_truncated_and_the_indexes_are_there_again() {
     assert_eq!(client.ask(&json!([75, [table("t"), "n"]]))["created"], 1);
     client.ask(&json!([140, [table("t")]]));
     client.ask(&put("a", 1));
-    let feed = Feed::open(port, &changes(&table("t"), &json!({})));
+    let mut feed = Feed::open(port, &changes(&table("t"), &json!({"include_resume_token": true})));
+    client.ask(&put("a", 2));
+    let token = feed.take(1)[0]["resume_token"].clone();
     let said = process.cli("table truncate test.t --yes --json");
     let answer = feed.end();
-    assert_eq!((&answer["e"], &answer["r"][0]), (&json!(4_100_000), &json!("Changefeed aborted (unavailable).")));
+    let reason = "Changefeed aborted (unavailable): the table was truncated.";
+    assert_eq!((&answer["e"], &answer["r"][0]), (&json!(4_100_000), &json!(reason)));
+    let resumed = client.ask(&changes(&table("t"), &json!({"resume": token})));
+    let reason = resumed["r"][0].as_str().unwrap();
+    assert!(reason.starts_with("Cannot resume the changefeed") && reason.contains("truncated"), "{resumed}");
     assert_eq!(client.ask(&json!([43, [table("t")]])), 0);
     let mut feed = Feed::open(port, &changes(&table("t"), &json!({})));
     client.ask(&put("b", 7));
@@ -413,7 +419,7 @@ fn a_feed_ends_when_its_table_is_truncated_and_the_indexes_are_there_again() {
     assert_eq!(client.ask(&json!([78, [table("t"), 7], {"index": "n"}]))[0]["id"], "b");
     let truncated: Value = serde_json::from_str(&said).unwrap();
     process.cli(&format!("table recall {} --as test.before", truncated["number"]));
-    assert_eq!(client.ask(&json!([78, [table("before"), 1], {"index": "n"}]))[0]["id"], "a");
+    assert_eq!(client.ask(&json!([78, [table("before"), 2], {"index": "n"}]))[0]["id"], "a");
     assert_eq!(client.ask(&json!([43, [table("t")]])), 1);
 }
 

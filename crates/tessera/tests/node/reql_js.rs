@@ -68,6 +68,10 @@ fn functions_are_taken_wherever_functions_are() {
     let refused = client.ask(&json!([53, [&one, js("row => ({y: row.x + 1})")]]));
     let unproven = "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?";
     assert_eq!(error(&refused), unproven);
+    // A hook was once refused as a fault of the server.
+    let refused = client.ask(&json!([189, [table("t"), js("(context, old, new_) => new_")]]));
+    assert_eq!(refused["e"], 3_000_000, "{refused}");
+    assert_eq!(error(&refused), "Write hook functions must expect 3 arguments.");
     let options = json!({"non_atomic": true});
     assert_eq!(client.ask(&json!([53, [&one, js("row => ({y: row.x + 1})")], options]))["replaced"], 1);
     assert_eq!(client.ask(&json!([55, [table("t"), js("row => (row.z = row.id % 2, row)")], options]))["replaced"], 20);

@@ -2,6 +2,8 @@
 
 use crate::resp_client::Client;
 use crate::server::{Node, free_port, self_signed, tessera, wait_for};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -118,6 +120,69 @@ fn the_cli_takes_a_nodes_own_certificate() {
     let output = tessera().args(["status", "--admin", &format!("http://127.0.0.1:{admin_port}")]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains(&format!("say --admin https://127.0.0.1:{admin_port}")), "{error}");
+}
+
+/// The clients' errors once did not tell, and the node said nothing.
+#[test]
+fn a_certificate_that_has_ended_or_soon_will_is_told_of() {
+    let data = TempDir::new().unwrap();
+    let serve = |name: &str, (certificate, key): &(PathBuf, PathBuf)| {
+        let settings = [format!("tls.certificate={}", certificate.display()), format!("tls.key={}", key.display())];
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let log = data.path().join(format!("{name}.log"));
+        let mut command = tessera();
+        command.arg("start").stderr(File::create(&log).unwrap());
+        let node = Node::spawn_with(command, &data.path().join(name), free_port(), free_port(), &settings);
+        (node, log)
+    };
+    let status = |admin_port: u16, certificate: &Path| {
+        let mut command = tessera();
+        command.args(["status", "--admin", &format!("https://127.0.0.1:{admin_port}"), "--cacert"]).arg(certificate);
+        let output = command.output().unwrap();
+        let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        if output.status.success() { Ok(out) } else { Err(error) }
+    };
+    let said = |log: &Path, words: &str| std::fs::read_to_string(log).unwrap().contains(words);
+
+    let ended = ended_certificate(data.path());
+    let (node, log) = serve("ended", &ended);
+    let refused = || status(node.admin_port, &ended.0).err().filter(|error| !error.contains("refused"));
+    let error = wait_for("the node answers", LIMIT, refused);
+    let date = "expired on Sat, 01 Feb 2020 00:00:00 GMT";
+    assert!(error.contains(date), "{error}");
+    assert!(said(&log, date));
+
+    let brief = self_signed(data.path(), "brief");
+    let (node, log) = serve("brief", &brief);
+    let status = wait_for("the node is reached", LIMIT, || status(node.admin_port, &brief.0).ok());
+    assert!(status.contains("door        the certificate for TLS ends on "), "{status}");
+    assert!(said(&log, "the certificate for TLS ends on "));
+}
+
+/// A certificate for 127.0.0.1 that was valid in January 2020, with its key.
+fn ended_certificate(directory: &Path) -> (PathBuf, PathBuf) {
+    let [certificate, key, request, rules] =
+        ["ended.pem", "ended.key", "ended.csr", "ended.cnf"].map(|name| directory.join(name));
+    let text = "[ca]\ndefault_ca=all\n[all]\ndatabase=index.txt\nnew_certs_dir=.\nrand_serial=yes\ndefault_md=sha256\npolicy=any\n\
+                [any]\ncommonName=supplied\n[names]\nsubjectAltName=IP:127.0.0.1\n";
+    std::fs::write(&rules, text).unwrap();
+    std::fs::write(directory.join("index.txt"), "").unwrap();
+    let openssl = |arguments: &str, files: &[(&str, &Path)]| {
+        let mut command = Command::new("openssl");
+        command.current_dir(directory).args(arguments.split(' '));
+        files.iter().for_each(|(option, file)| _ = command.arg(option).arg(file));
+        let made = command.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    };
+    openssl(
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ended -batch",
+        &[("-keyout", &key), ("-out", &request)],
+    );
+    openssl(
+        "ca -batch -selfsign -notext -startdate 20200101000000Z -enddate 20200201000000Z -extensions names",
+        &[("-config", &rules), ("-keyfile", &key), ("-in", &request), ("-out", &certificate)],
+    );
+    (certificate, key)
 }
 
 #[test]

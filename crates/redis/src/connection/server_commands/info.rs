@@ -4,6 +4,7 @@ use super::super::Connection;
 use super::REDIS_VERSION;
 use std::sync::atomic::Ordering;
 use tessera_face::resident_bytes;
+use tessera_types::Right;
 
 impl Connection {
     pub(super) fn info(&mut self, sections: &[&[u8]]) {
@@ -82,7 +83,9 @@ impl Connection {
             ],
         );
         section("replication", vec![line("role", &"master"), line("connected_slaves", &0)]);
-        let keyspace = statistics.tables.iter().filter_map(|table| {
+        let may_read =
+            |table: &str| self.session.user.as_ref().is_some_and(|user| user.rights.may_in_table(Right::Read, table));
+        let keyspace = statistics.tables.iter().filter(|table| may_read(&table.name)).filter_map(|table| {
             let number = server.selected_as(table.number.0, &table.name)?;
             let keys = table.engine.hash_keys.unwrap_or(table.engine.records);
             Some((format!("db{number}"), format!("keys={keys},expires=0,avg_ttl=0,name={}", table.name)))
