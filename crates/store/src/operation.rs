@@ -89,12 +89,9 @@ impl PendingReply {
         self.operation.as_ref().expect("not answered yet").evaluate(self.part, transaction)
     }
 
-    /// Whether this and another one are about parts of one operation.
-    pub fn is_of_same_operation(&self, other: &Self) -> bool {
-        match (&self.operation, &other.operation) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
+    /// Where the operation is in memory: the same for all of its parts, and for no other operation as long as one of them is there.
+    pub fn address(&self) -> Option<usize> {
+        self.operation.as_ref().map(|operation| Arc::as_ptr(operation).addr())
     }
 
     /// See [`Operation::age`].
