@@ -125,7 +125,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     }
     match &log {
         LogStatus::Ok => {}
-        LogStatus::Full => issues.push(RequestError::DiskFull.to_string()),
+        LogStatus::Reserve | LogStatus::Full => issues.push(RequestError::DiskFull.to_string()),
         LogStatus::Failed(error) => issues.push(RequestError::DiskFailed(error.clone()).to_string()),
     }
     issues.extend(server.node.refused_writes().map(|error| RequestError::NotApplied(error).to_string()));

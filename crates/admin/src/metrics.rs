@@ -24,7 +24,7 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
             statistics.log.staged as f64,
         ),
         ("tessera_log_segments", "Segment files of the log", statistics.log.segments as f64),
-        ("tessera_log_disk_bytes", "Disk space of the log", statistics.log.disk_bytes as f64),
+        ("tessera_log_disk_bytes", "Disk space of the log's segments", statistics.log.disk_bytes as f64),
         (
             "tessera_log_healthy",
             "1 while the log takes writes",

@@ -11,6 +11,8 @@ mod group;
 pub mod log;
 mod machine;
 mod moment;
+#[cfg(test)]
+mod small_disk;
 pub mod worker;
 
 #[cfg(feature = "exposure")]
@@ -23,7 +25,7 @@ pub use group::{
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};
 pub use machine::{Committed, Evaluated, Failure, StateMachine};
 pub use moment::Moment;
-pub use worker::{GroupStart, Inbox, InboxFull, Transport, Worker};
+pub use worker::{DISK_PATIENCE, GroupStart, Inbox, InboxFull, Transport, Worker};
 
 /// Names a group on this cluster. The storeys above choose the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -22,6 +22,12 @@ pub trait StateMachine {
         false
     }
 
+    /// Whether the command is carried out although the disk is full, as long as the log has a [reserve](crate::LogStatus::Reserve): it only
+    /// reads, or ends what others wait for.
+    fn may_use_reserve(&self, _command: &Self::Command) -> bool {
+        false
+    }
+
     /// Appends the command's effect to `payload`. A command that [waits](Evaluated::Waits) is evaluated again later.
     fn evaluate(
         &mut self,

@@ -13,12 +13,13 @@
 use crate::group::freshness::Fresh;
 use crate::group::message::PeerMessage;
 use crate::group::{Group, Inconsistent, PassOutput, ReadyNumbers, TICK};
-use crate::log::{Completion, LogBatch, LogRecord, LogStatus, SharedLog};
+use crate::log::{Completion, LogBatch, LogRecord, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, Moment, StateMachine};
 use ahash::AHashMap;
 use apply_backlog::ApplyBacklog;
 use inbox::Message;
 pub use inbox::{GroupStart, Inbox, InboxFull, StatusQuery, Transport};
+use refusal::Refusal;
 use snapshot_installs::SnapshotInstalls;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ const DISK_TICKS: u32 = 4;
 
 /// How long a leader whose disk refuses writes waits for another replica to take over, before it reports the disk to
 /// clients.
-const DISK_PATIENCE: Duration = Duration::from_secs(3);
+pub const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a stopping worker waits for the disk before it answers waiting commands with an unknown outcome.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -53,6 +54,8 @@ pub struct Worker<M: StateMachine> {
     apply_failure: Option<String>,
     /// Since when the disk has refused writes.
     refusing: Option<Instant>,
+    /// Whether entries of other leaders are not taken in this pass: what is left of the disk is kept for what must end.
+    declines_entries: bool,
     /// When a stopping worker ends at the latest.
     stopping: Option<Instant>,
 }
@@ -74,6 +77,7 @@ impl<M: StateMachine> Worker<M> {
             apply_backlog: ApplyBacklog::default(),
             apply_failure: None,
             refusing: None,
+            declines_entries: false,
             stopping: None,
         }
     }
@@ -118,6 +122,7 @@ impl<M: StateMachine> Worker<M> {
     fn pass(&mut self, messages: &mut Vec<Message<M::Command>>) {
         let refusal = self.refusal();
         self.refusing = refusal.as_ref().map(|_| self.refusing.unwrap_or_else(Instant::now));
+        self.declines_entries = self.log.as_ref().is_some_and(|log| log.is_reserve_low());
         self.machine.begin_pass();
         for message in messages.drain(..) {
             match message {
@@ -214,17 +219,13 @@ impl<M: StateMachine> Worker<M> {
     }
 
     /// Why persistent groups refuse commands now, if they do.
-    fn refusal(&self) -> Option<Failure> {
+    fn refusal(&self) -> Option<Refusal> {
         if self.stopping.is_some() {
-            return Some(Failure::ShuttingDown);
+            return Some(Refusal::of_all(Failure::ShuttingDown));
         }
-        if let Some(error) = &self.apply_failure {
-            return Some(Failure::NotApplied(error.clone()));
-        }
-        match self.log.as_ref()?.status() {
-            LogStatus::Ok => None,
-            LogStatus::Full => Some(Failure::DiskFull),
-            LogStatus::Failed(error) => Some(Failure::DiskFailed(error)),
+        match &self.apply_failure {
+            Some(error) => Some(Refusal::of_all(Failure::NotApplied(error.clone()))),
+            None => Refusal::of_log(self.log.as_ref()?),
         }
     }
 
@@ -232,16 +233,18 @@ impl<M: StateMachine> Worker<M> {
         self.refusing.is_some_and(|since| since.elapsed() < DISK_PATIENCE)
     }
 
-    fn evaluate(&mut self, id: GroupId, command: M::Command, refusal: Option<&Failure>) {
+    fn evaluate(&mut self, id: GroupId, command: M::Command, refusal: Option<&Refusal>) {
         let may_serve =
             |group: &&mut Group<M::PendingReply>| group.is_serving() && !self.snapshot_installs.is_installing(id);
         let Some(group) = self.groups.get_mut(&id).filter(may_serve) else {
             return self.machine.refuse(command, Failure::NotServing);
         };
-        if let Some(failure) = refusal.filter(|failure| group.is_persistent() || **failure == Failure::ShuttingDown) {
+        if let Some(refusal) = refusal.filter(|refusal| group.is_persistent() || refusal.is_shutting_down())
+            && refusal.refuses(&self.machine, &command)
+        {
             // Another replica may lead soon.
-            let is_hopeful = *failure != Failure::ShuttingDown && !group.is_alone() && self.refuses_lately();
-            let failure = if is_hopeful { Failure::NotServing } else { failure.clone() };
+            let is_hopeful = !refusal.is_shutting_down() && !group.is_alone() && self.refuses_lately();
+            let failure = if is_hopeful { Failure::NotServing } else { refusal.failure.clone() };
             return self.machine.refuse(command, failure);
         }
         if self.apply_backlog.is_full(id) {
@@ -270,7 +273,7 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
-    fn evaluate_waiting(&mut self, id: GroupId, refusal: Option<&Failure>) {
+    fn evaluate_waiting(&mut self, id: GroupId, refusal: Option<&Refusal>) {
         while let Some(command) = self.machine.next_waiting(id) {
             self.evaluate(id, command, refusal);
         }
@@ -408,7 +411,9 @@ impl<M: StateMachine> Worker<M> {
             return self.snapshot_arrived(message);
         }
         let Some(group) = self.groups.get_mut(&id) else { return };
-        if self.snapshot_installs.is_installing(id) || (message.has_entries() && self.apply_backlog.is_full(id)) {
+        let is_declined =
+            message.has_entries() && (self.apply_backlog.is_full(id) || self.declines_entries && group.is_persistent());
+        if self.snapshot_installs.is_installing(id) || is_declined {
             return; // the message counts as lost
         }
         group.step(message);
@@ -505,7 +510,7 @@ impl<M: StateMachine> Worker<M> {
     /// Retries entries that could not be applied, and answers commands that wait for a disk which will not answer soon.
     fn look_after_disk(&mut self) {
         self.apply();
-        if self.refusal().is_some_and(|failure| failure != Failure::ShuttingDown) {
+        if self.refusal().is_some_and(|refusal| refusal.is_stuck()) {
             let is_late = !self.refuses_lately();
             self.fail_all(|group| group.is_persistent() && (group.is_alone() || is_late));
         }
@@ -538,6 +543,7 @@ fn touch<T>(touched: &mut Vec<GroupId>, group: &mut Group<T>) {
 
 mod apply_backlog;
 mod inbox;
+mod refusal;
 mod snapshot_installs;
 #[cfg(test)]
 mod tests;

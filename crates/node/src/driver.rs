@@ -16,7 +16,7 @@ use tessera_cluster::{
     next_moves, next_step, next_trade, renewal, replacement,
 };
 use tessera_consensus::{GroupId, GroupView, KEPT_FOR_LAGGARDS, LogStatus};
-use tessera_store::hosting::{QUIET, number, partition_of_group};
+use tessera_store::hosting::{QUIET, encode_reason, number, partition_of_group};
 use tessera_types::{NodeId, ReplicaId, RequestError, UnixMillis};
 
 const ROUND: Duration = Duration::from_millis(500);
@@ -140,12 +140,16 @@ impl Reconciler {
 
     /// A node whose log or engines take nothing lets others lead what they can, until it does again.
     async fn leave_leading_to_sound_disks(&mut self) {
-        if self.context.log.status() != LogStatus::Ok || self.context.refused_writes.reason().is_some() {
+        let refusal = self.context.disk_refusal();
+        self.context.store.note_disk_refusal(self.context.identity.node, refusal.clone());
+        if let Some(reason) = refusal {
             if !self.shuns_leading {
-                tracing::warn!("the disk takes no writes; other nodes are to lead what is led here");
+                tracing::warn!(%reason, "the disk takes no writes; other nodes are to lead what is led here");
             }
             self.shuns_leading = true;
-            self.context.transport.broadcast(message::STOPS, &[]);
+            let mut payload = Vec::new();
+            encode_reason(&mut payload, &reason);
+            self.context.transport.broadcast(message::STOPS, &payload);
             self.context.hand_over_once(&mut BTreeSet::new()).await;
         } else if std::mem::take(&mut self.shuns_leading) {
             self.context.transport.broadcast(message::STAYS, &[]);
@@ -345,6 +349,15 @@ impl NodeContext {
         if !away.is_empty() {
             self.inboxes.all().iter().for_each(|inbox| inbox.wake_those_that_need(away.clone()));
             self.catalog_inbox.wake_those_that_need(away);
+        }
+    }
+
+    /// Why this node takes no writes of tables with a log, if it does not.
+    fn disk_refusal(&self) -> Option<RequestError> {
+        match self.log.status() {
+            LogStatus::Failed(error) => Some(RequestError::DiskFailed(error)),
+            LogStatus::Reserve | LogStatus::Full => Some(RequestError::DiskFull),
+            LogStatus::Ok => self.refused_writes.reason().map(RequestError::NotApplied),
         }
     }
 

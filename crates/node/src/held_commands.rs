@@ -8,6 +8,7 @@
 //!
 //! A partition that leads no more refuses those that wait at once: nothing of them has happened.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 use tessera_store::PATIENCE;
@@ -17,11 +18,32 @@ use tessera_transaction::TransactionId;
 /// The commands of one partition that wait.
 #[derive(Default)]
 pub(crate) struct HeldCommands {
-    by_holder: HashMap<TransactionId, Vec<WriteCommand>>,
+    by_holder: HashMap<TransactionId, Waiting>,
+    /// For which transaction commands of a pipeline wait, and how many, by the [place](tessera_store::hosting::PendingReply::address) of their operation. All wait
+    /// for the same one.
+    pipelines: HashMap<usize, (TransactionId, usize)>,
     /// Those that need not wait any more, and what came after these.
     ready: VecDeque<WriteCommand>,
     /// Whether the command that is evaluated next has waited.
     is_again: bool,
+}
+
+/// Commands that wait for one transaction.
+#[derive(Default)]
+struct Waiting {
+    commands: Vec<WriteCommand>,
+    /// No command is [due](until) before.
+    first_due: Option<Instant>,
+}
+
+/// How long a command waits that has met a held key.
+fn until(command: &WriteCommand) -> Option<Instant> {
+    command.pending_reply.until().or_else(|| command.held_since.map(|since| since + PATIENCE))
+}
+
+/// The place of the operation of a command in a pipeline. Parts of transactions are in none.
+fn pipeline(command: &WriteCommand) -> Option<usize> {
+    command.pending_reply.address().filter(|_| command.pending_reply.age().is_none())
 }
 
 impl HeldCommands {
@@ -37,20 +59,33 @@ impl HeldCommands {
 
     /// The transaction for which a command waits that comes before this one in its pipeline.
     pub(crate) fn holder_before(&self, command: &WriteCommand) -> Option<TransactionId> {
-        // Parts of transactions are in no pipeline, and many may wait.
-        if command.pending_reply.age().is_some() {
+        if self.pipelines.is_empty() {
             return None;
         }
-        let is_before = |other: &WriteCommand| other.pending_reply.is_of_same_operation(&command.pending_reply);
-        let mut waiting = self.by_holder.iter();
-        waiting.find_map(|(holder, commands)| commands.iter().rev().any(is_before).then_some(*holder))
+        self.pipelines.get(&pipeline(command)?).map(|(holder, _)| *holder)
     }
 
     /// Lets a command wait for a transaction. How long it waits counts from the first transaction for which it had to, unless its
     /// operation says until when.
     pub(crate) fn wait_for(&mut self, holder: TransactionId, mut command: WriteCommand) {
         command.held_since.get_or_insert_with(Instant::now);
-        self.by_holder.entry(holder).or_default().push(command);
+        if let Some(pipeline) = pipeline(&command) {
+            self.pipelines.entry(pipeline).or_insert((holder, 0)).1 += 1;
+        }
+        let waiting = self.by_holder.entry(holder).or_default();
+        waiting.first_due = waiting.first_due.into_iter().chain(until(&command)).min();
+        waiting.commands.push(command);
+    }
+
+    /// Notes that a command does not wait for a transaction any more.
+    fn leaves(pipelines: &mut HashMap<usize, (TransactionId, usize)>, command: &WriteCommand) {
+        let Some(Entry::Occupied(mut waiting)) = pipeline(command).map(|pipeline| pipelines.entry(pipeline)) else {
+            return;
+        };
+        waiting.get_mut().1 -= 1;
+        if waiting.get().1 == 0 {
+            waiting.remove();
+        }
     }
 
     /// Ends the waiting for transactions that hold nothing here any more. Returns whether commands may go on.
@@ -59,7 +94,8 @@ impl HeldCommands {
             return false;
         }
         let gone = self.by_holder.extract_if(|holder, _| !holds(*holder));
-        let mut released: Vec<_> = gone.flat_map(|(_, commands)| commands).collect();
+        let mut released: Vec<_> = gone.flat_map(|(_, waiting)| waiting.commands).collect();
+        released.iter().for_each(|command| Self::leaves(&mut self.pipelines, command));
         // `None` comes before all ages. Commands of one pipeline stay in their order: they wait for the same transaction.
         released.sort_by_key(|command| (command.pending_reply.age(), command.held_since));
         let is_released = !released.is_empty();
@@ -70,11 +106,14 @@ impl HeldCommands {
     /// Takes out those that have waited for too long, to be refused: the decision of the transaction that holds their keys cannot be had,
     /// or one transaction after the other has held them.
     pub(crate) fn take_late(&mut self, now: Instant) -> Vec<WriteCommand> {
-        let is_late = |command: &mut WriteCommand| {
-            let until = || command.pending_reply.until().or_else(|| command.held_since.map(|since| since + PATIENCE));
-            until().is_some_and(|until| now >= until)
-        };
-        self.by_holder.values_mut().flat_map(|waiting| waiting.extract_if(.., is_late)).collect()
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| now >= due);
+        let mut late = Vec::new();
+        for waiting in self.by_holder.values_mut().filter(|waiting| is_due(waiting.first_due)) {
+            late.extend(waiting.commands.extract_if(.., |command| is_due(until(command))));
+            waiting.first_due = waiting.commands.iter().filter_map(until).min();
+        }
+        late.iter().for_each(|command| Self::leaves(&mut self.pipelines, command));
+        late
     }
 
     /// The next one to be evaluated again.
@@ -90,7 +129,7 @@ impl HeldCommands {
     /// Takes all of them out, to be refused.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = WriteCommand> + use<> {
         let Self { by_holder, ready, .. } = std::mem::take(self);
-        by_holder.into_values().flatten().chain(ready)
+        by_holder.into_values().flat_map(|waiting| waiting.commands).chain(ready)
     }
 }
 

@@ -115,6 +115,10 @@ impl StateMachine for PartitionsMachine {
         command.begins_entry
     }
 
+    fn may_use_reserve(&self, command: &WriteCommand) -> bool {
+        command.pending_reply.may_use_reserve()
+    }
+
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<PendingReply> {
         let (now, context) = (self.now, &self.context);
         let is_certain = context.clock.is_certain();

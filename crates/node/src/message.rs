@@ -5,11 +5,11 @@
 pub(crate) const GROUP: u8 = 1;
 /// Which groups the sender leads, each with the term.
 pub(crate) const LEADS: u8 = 2;
-/// That the sender is about to stop, or wants others to lead.
+/// That the sender is about to stop, or wants others to lead. If its disk takes no writes, [why](tessera_store::hosting::encode_reason).
 pub(crate) const STOPS: u8 = 3;
 /// How far the sender is with snapshots that it fetches.
 pub(crate) const FETCHES: u8 = 4;
-/// That the sender does not stop after all.
+/// That the sender does not stop after all, and its disk takes writes.
 pub(crate) const STAYS: u8 = 5;
 /// What partitions that the sender leads hold, and are asked.
 pub(crate) const TRAFFIC: u8 = 6;

@@ -12,7 +12,6 @@ use crate::{boot, compactions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tessera_consensus::LogStatus;
 use tessera_store::hosting::{group_of, partition_of_group};
 use tessera_store::{Store, Table};
 use tessera_types::{NodeId, RequestError, TableId, UnixMillis};
@@ -158,7 +157,7 @@ impl Node {
     /// The rest of [`Self::shut_down`], once the workers have ended.
     pub fn close(&self) {
         self.context.log.close();
-        if self.context.log.status() == LogStatus::Ok
+        if self.context.log.status().is_writing()
             && let Err(error) = boot::end(&self.context.directory.boot())
         {
             tracing::warn!(%error, "the clean end is not written down");

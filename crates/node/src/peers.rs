@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, Changed};
 use tessera_consensus::PeerMessage;
 use tessera_store::Store;
-use tessera_store::hosting::{number, partition_of_group};
+use tessera_store::hosting::{decode_reason, number, partition_of_group};
 use tessera_transport::{Answer, Generation, Handler, Refusal};
 use tessera_types::{ClusterId, NodeId};
 
@@ -30,7 +30,7 @@ impl Handler for PeerHandler {
                     of_groups.extend(PeerMessage::decode(&mut payload).filter(|it| it.from().node == from))
                 }
                 message::LEADS => context.on_leaders(from, payload),
-                message::STAYS => _ = context.stopping.lock().remove(&from),
+                message::STAYS => context.hear_that_it_stays(from),
                 message::FETCHES => context.on_fetch_progress(from, payload),
                 message::ADDRESS => {
                     context.addresses.others_address(&context.view.catalog(), &context.transport, from, &payload)
@@ -39,7 +39,10 @@ impl Handler for PeerHandler {
                 message::COMPARED => context.hear_compared(&payload),
                 message::DAMAGED => context.hear_damage(from, &payload),
                 message::TRAFFIC => context.traffic.hear(from, payload),
-                message::STOPS => _ = context.stopping.lock().insert(from),
+                message::STOPS => {
+                    context.stopping.lock().insert(from);
+                    context.store.note_disk_refusal(from, decode_reason(payload));
+                }
                 _ => {}
             }
         }
@@ -110,7 +113,7 @@ impl Handler for PeerHandler {
     fn connected(&self, node: NodeId) {
         if let Some(context) = self.context.get() {
             // It has started again.
-            context.stopping.lock().remove(&node);
+            context.hear_that_it_stays(node);
             addresses::tell(&context.transport, node, &context.config.site);
             context.tell_leading(Some(node));
         }
@@ -134,6 +137,11 @@ async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
 }
 
 impl NodeContext {
+    fn hear_that_it_stays(&self, node: NodeId) {
+        self.stopping.lock().remove(&node);
+        self.store.note_disk_refusal(node, None);
+    }
+
     /// Hands messages to the workers of their groups, all of a worker's at once.
     fn deliver(&self, messages: Vec<PeerMessage>) {
         let (mut catalog, mut by_worker) = (Vec::new(), vec![Vec::new(); self.inboxes.all().len()]);

@@ -256,6 +256,10 @@ impl Operation for Sent {
         if wrote { Verdict::Commit } else { Verdict::Abandon }
     }
 
+    fn only_reads(&self, part: usize) -> bool {
+        matches!(self.parts[part].call.request, Request::Read(_))
+    }
+
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
         let Part { call, evaluated } = &self.parts[part];
         let evaluated = || evaluated.lock().take().expect("what is answered with success was evaluated");

@@ -367,6 +367,10 @@ impl Operation for LoopRead {
         Verdict::Abandon
     }
 
+    fn only_reads(&self, _part: usize) -> bool {
+        true
+    }
+
     fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
         if let Some(sender) = self.sender.lock().take() {
             let found = self.found.lock().take().unwrap_or(Err(RequestError::NotReady));

@@ -23,6 +23,7 @@ mod compaction_state;
 mod coordination;
 mod deleted_hash_keys;
 mod disk_readers;
+mod disk_refusals;
 mod errors;
 mod face_meter;
 mod group;
@@ -93,6 +94,7 @@ pub mod hosting {
     pub use crate::overlay::Overlay;
     pub use crate::partition::{Partition, WakesGroups};
     pub use crate::registry::{Registry, Tables};
+    pub use crate::router::{decode_reason, encode_reason};
     pub use crate::seal::Seal;
     pub use crate::services::number;
     pub use crate::store::QUIET;

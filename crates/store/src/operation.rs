@@ -30,8 +30,13 @@ pub trait Operation: Send + Sync {
         None
     }
 
-    /// Whether it only brings a transaction over partitions to its end, which is done in dropped tables too.
+    /// Whether it only brings a transaction over partitions to its end, which is done in dropped tables too, and on a full disk.
     fn ends_a_transaction(&self) -> bool {
+        false
+    }
+
+    /// Whether the part changes nothing, which is done on a full disk too.
+    fn only_reads(&self, _part: usize) -> bool {
         false
     }
 
@@ -89,12 +94,9 @@ impl PendingReply {
         self.operation.as_ref().expect("not answered yet").evaluate(self.part, transaction)
     }
 
-    /// Whether this and another one are about parts of one operation.
-    pub fn is_of_same_operation(&self, other: &Self) -> bool {
-        match (&self.operation, &other.operation) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
+    /// Where the operation is in memory: the same for all of its parts, and for no other operation as long as one of them is there.
+    pub fn address(&self) -> Option<usize> {
+        self.operation.as_ref().map(|operation| Arc::as_ptr(operation).addr())
     }
 
     /// See [`Operation::age`].
@@ -110,6 +112,13 @@ impl PendingReply {
     /// See [`Operation::ends_a_transaction`].
     pub(crate) fn ends_a_transaction(&self) -> bool {
         self.operation.as_ref().is_some_and(|operation| operation.ends_a_transaction())
+    }
+
+    /// Whether it is carried out although the disk is full: nothing of what waits comes to its end otherwise, and reads go on.
+    pub fn may_use_reserve(&self) -> bool {
+        self.operation
+            .as_ref()
+            .is_some_and(|operation| operation.ends_a_transaction() || operation.only_reads(self.part))
     }
 
     /// Tells the operation what became of its part.

@@ -3,6 +3,7 @@
 use crate::cluster_view::ClusterView;
 use crate::coordination::Coordination;
 use crate::disk_readers::DiskReaders;
+use crate::disk_refusals::DiskRefusals;
 use crate::face_meter::{FaceMeter, FaceMeters};
 use crate::ledger::Evaluator;
 use crate::operation::{Operation, PendingReply, WriteCommand, WriteOptions};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use tessera_cluster::{Catalog, CatalogRequest};
 use tessera_consensus::{Inbox, LogStatus};
 use tessera_transport::Transport;
-use tessera_types::{ClusterId, NodeId, TableId, TableNumber, UnixMillis};
+use tessera_types::{ClusterId, NodeId, RequestError, TableId, TableNumber, UnixMillis};
 use tokio::sync::Notify;
 
 /// How long a node that has just started waits to hear what tables there are.
@@ -34,6 +35,7 @@ pub struct Store {
     services: Arc<Services>,
     coordination: Arc<Coordination>,
     face_meters: Arc<FaceMeters>,
+    disk_refusals: Arc<DiskRefusals>,
 }
 
 impl Store {
@@ -41,7 +43,8 @@ impl Store {
     pub fn new(parts: StoreParts) -> Self {
         let parts = Arc::new(parts);
         let coordination = Arc::new(Coordination::new(parts.clone()));
-        Self { services: Arc::default(), coordination, face_meters: Arc::default(), parts }
+        let (services, face_meters, disk_refusals) = Default::default();
+        Self { services, coordination, face_meters, disk_refusals, parts }
     }
 
     pub(crate) fn parts(&self) -> &StoreParts {
@@ -298,6 +301,15 @@ impl Store {
         let retention = u64::try_from(self.parts.drop_retention.as_millis()).unwrap_or(u64::MAX);
         let now = UnixMillis::now();
         now.checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
+    }
+
+    /// Notes why a node takes no writes of tables with a log, if it does not: its disk is full, or has failed.
+    pub fn note_disk_refusal(&self, node: NodeId, reason: Option<RequestError>) {
+        self.disk_refusals.note(node, reason);
+    }
+
+    pub(crate) fn disk_refusals(&self) -> &DiskRefusals {
+        &self.disk_refusals
     }
 
     /// Whether the log takes writes now.

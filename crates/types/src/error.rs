@@ -143,6 +143,11 @@ impl RequestError {
         )
     }
 
+    /// Whether a node refuses all writes like this that its disk would have to take.
+    pub fn is_of_disk(&self) -> bool {
+        matches!(self, Self::DiskFull | Self::DiskFailed(_) | Self::NotApplied(_))
+    }
+
     /// Whether the same request may succeed later without anybody changing it.
     pub fn is_retryable(&self) -> bool {
         matches!(

@@ -88,6 +88,11 @@ impl SegmentFile {
         self.end + block::after(bytes) as u64 <= self.allocated
     }
 
+    /// Whether blocks take more than half of the file.
+    pub(super) fn is_half_full(&self) -> bool {
+        2 * self.end > self.allocated
+    }
+
     /// Whether no block has been written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.end == 0

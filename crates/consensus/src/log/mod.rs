@@ -21,7 +21,8 @@
 //! if any later block vouches for it, torn otherwise. A clean shutdown writes an empty block that vouches for everything.
 //!
 //! **Space.** A segment begins with the state of all groups (term, vote, truncation), so older segments are needed for
-//! entries only, and go when every group's state machine has made durable what they hold.
+//! entries only, and go when every group's state machine has made durable what they hold. The space of the next segment is
+//! allocated [ahead](reserve), so that the log can still write when the disk is full.
 
 mod block;
 mod conversion;
@@ -29,6 +30,7 @@ mod file;
 mod queue;
 mod record;
 mod recovery;
+mod reserve;
 mod segments;
 mod staging;
 mod status;
@@ -53,7 +55,7 @@ use std::time::Duration;
 /// How the log uses its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// Bytes of a segment file, allocated when it is begun.
+    /// Bytes of a segment file. Those of the next one are allocated when one is begun.
     pub segment_bytes: u64,
     /// How long a batch that did not ask for an fsync may stay without one.
     pub soft_sync_interval: Duration,
@@ -134,6 +136,7 @@ pub(crate) struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     status: Mutex<LogStatus>,
+    is_segment_half_full: AtomicBool,
     statistics: status::Counters,
 }
 
@@ -174,6 +177,7 @@ impl SharedLog {
             queue: Mutex::new(Queue { last_number, ..Queue::default() }),
             wake: Condvar::new(),
             status: Mutex::new(LogStatus::Ok),
+            is_segment_half_full: AtomicBool::new(false),
             statistics: status::Counters::default(),
         });
         let mut writer = writer::Writer::new(directory, config, &recovered, shared.clone())?;
@@ -264,6 +268,11 @@ impl SharedLog {
         self.shared.status.lock().clone()
     }
 
+    /// Whether the disk is full and half of what the log [still has](LogStatus::Reserve) is used up.
+    pub fn is_reserve_low(&self) -> bool {
+        self.shared.is_segment_half_full.load(Ordering::Relaxed) && self.status() == LogStatus::Reserve
+    }
+
     /// Counts of what the log has written.
     pub fn statistics(&self) -> LogStatistics {
         self.shared.statistics.read()
@@ -280,7 +289,7 @@ impl SharedLog {
         self.shared.wake.notify_one();
         // A panic of the log's thread has been reported by the panic hook already.
         let has_ended = self.thread.lock().take().is_some_and(|thread| thread.join().is_ok());
-        let has_all = has_ended && self.status() == LogStatus::Ok;
+        let has_all = has_ended && self.status().is_writing();
         if self.shared.queue.lock().staging.take().is_some_and(|_| has_all)
             && let Err(error) = staging::remove(&self.directory)
         {

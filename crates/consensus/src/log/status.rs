@@ -8,11 +8,21 @@ use std::time::Duration;
 pub enum LogStatus {
     /// The log takes writes.
     Ok,
-    /// The disk is full. The log keeps trying and goes on by itself when there is space.
+    /// The disk is full. The log still writes what it is given, as long as the segment lasts that it has; that is to be used for nothing but
+    /// what ends what was begun before. It is [`Ok`](Self::Ok) again by itself when there is space.
+    Reserve,
+    /// The disk is full, and that segment too. The log keeps trying and goes on by itself when there is space.
     Full,
     /// A write or fsync failed. What the disk holds is unknown, so the log stays closed until the process is started
     /// again: after a failed fsync the kernel may have dropped the pages, and a second fsync would lie.
     Failed(String),
+}
+
+impl LogStatus {
+    /// Whether what the log is given is written.
+    pub fn is_writing(&self) -> bool {
+        matches!(self, Self::Ok | Self::Reserve)
+    }
 }
 
 /// Counts since the log was opened.
@@ -30,7 +40,7 @@ pub struct LogStatistics {
     pub staged: u64,
     /// Segment files that the log has now.
     pub segments: u64,
-    /// Bytes of all segment files.
+    /// Bytes of all segment files, without the reserve.
     pub disk_bytes: u64,
 }
 

@@ -1,6 +1,8 @@
 use super::*;
+use crate::small_disk::SmallDisk;
 use bytes::Bytes;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tempfile::TempDir;
 
 const SMALL: u64 = 16 << 10;
@@ -458,4 +460,68 @@ fn a_segment_whose_first_block_is_damaged_is_no_torn_tail() {
     // Without another block it never became whole.
     std::fs::write(&path, &damaged[..block::ALIGNMENT]).unwrap();
     assert!(recovery::recover(killed.path()).unwrap().groups.is_empty());
+}
+
+fn await_status(log: &SharedLog, status: &LogStatus) {
+    let began = Instant::now();
+    while log.status() != *status {
+        assert!(began.elapsed() < Duration::from_secs(20), "the log is {:?}, not {status:?}", log.status());
+        std::thread::yield_now();
+    }
+}
+
+/// What was begun before the disk filled up once could not be ended until there was space.
+#[test]
+fn on_a_full_disk_the_log_has_one_segment_left() {
+    let Some(disk) = SmallDisk::mount(64 * SMALL as usize) else { return };
+    let directory = disk.path().join("log");
+    let (log, _) = SharedLog::open(&directory, &config()).unwrap();
+    disk.fill();
+    let mut index = 0;
+    let mut append_durably = || {
+        index += 1;
+        append(&log, 1, index..index + 1, 1_000);
+        log.wait_synced().unwrap();
+        index
+    };
+    while log.status() == LogStatus::Ok {
+        assert!(append_durably() < 100, "the disk never filled up");
+    }
+    assert_eq!(log.status(), LogStatus::Reserve);
+    assert!(!log.is_reserve_low());
+    while !log.is_reserve_low() {
+        append_durably();
+    }
+    let first_lost = index + 1;
+    append(&log, 1, first_lost..first_lost + 10, 1_000);
+    append(&log, 1, first_lost + 10..first_lost + 20, 1_000);
+    await_status(&log, &LogStatus::Full);
+    disk.empty();
+    log.wait_synced().unwrap();
+    await_status(&log, &LogStatus::Ok);
+    log.close();
+    let (_log, groups) = SharedLog::open(&directory, &config()).unwrap();
+    assert_eq!(indexes(&groups[&GroupId(1)]), (1..first_lost + 20).collect::<Vec<_>>());
+}
+
+/// Nobody need write anything for the log to notice.
+#[test]
+fn the_reserve_is_there_again_when_there_is_space() {
+    let Some(disk) = SmallDisk::mount(64 * SMALL as usize) else { return };
+    let directory = disk.path().join("log");
+    let (log, _) = SharedLog::open(&directory, &config()).unwrap();
+    disk.fill();
+    for index in 1..=4 {
+        append(&log, 1, index..index + 1, 1_000);
+        log.wait_synced().unwrap();
+    }
+    assert_eq!(log.status(), LogStatus::Reserve);
+    disk.empty();
+    await_status(&log, &LogStatus::Ok);
+    disk.fill();
+    log.close();
+    assert_eq!(log.status(), LogStatus::Ok);
+    let (log, groups) = SharedLog::open(&directory, &config()).expect("what was kept is enough for a segment");
+    assert_eq!(indexes(&groups[&GroupId(1)]), [1, 2, 3, 4]);
+    assert_eq!(log.status(), LogStatus::Reserve);
 }

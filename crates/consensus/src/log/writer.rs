@@ -5,6 +5,7 @@ use super::file::SegmentFile;
 use super::queue::Queued;
 use super::record::{LogRecord, StoredSnapshot, StoredState};
 use super::recovery::{Recovered, RecoveredGroup};
+use super::reserve::{Reserve, is_full};
 use super::{LogConfig, LogError, LogStatus, Shared, segments};
 use crate::GroupId;
 use bytes::Bytes;
@@ -27,6 +28,7 @@ pub(super) struct Writer {
     config: LogConfig,
     shared: Arc<Shared>,
     file: SegmentFile,
+    reserve: Reserve,
     segment: u64,
     salt: Salt,
     /// Number of the last block written, and of the last one that is durable.
@@ -63,12 +65,15 @@ impl Writer {
         let segment = recovered.segments.last().map_or(1, |(last, _)| last + 1);
         let io_error = |source| LogError::Io { path: segments::path(directory, segment), source };
         let groups = recovered.groups.iter();
-        let file = SegmentFile::create(&segments::path(directory, segment), config.segment_bytes).map_err(io_error)?;
+        let mut reserve = Reserve::new(directory, config.segment_bytes);
+        reserve.allocate().map_err(io_error)?;
+        let file = reserve.begin_segment(&segments::path(directory, segment)).map_err(io_error)?;
         let mut writer = Self {
             directory: directory.to_path_buf(),
             config: config.clone(),
             shared,
             file,
+            reserve,
             segment,
             salt: Salt::new(),
             last_block: recovered.last_block,
@@ -85,7 +90,7 @@ impl Writer {
             block: Vec::new(),
             unsynced_since: None,
         };
-        writer.write_group_states().map_err(io_error)?;
+        writer.write_group_states().and_then(|()| writer.look_after_reserve()).map_err(io_error)?;
         writer.publish();
         Ok(writer)
     }
@@ -96,6 +101,11 @@ impl Writer {
             if let Err(error) = self.write(&mut batches) {
                 return self.fail(&error, batches);
             }
+            if self.reserve.due().is_some_and(|due| Instant::now() >= due)
+                && let Err(error) = self.look_after_reserve()
+            {
+                return self.fail(&error, Vec::new());
+            }
             if closing {
                 if let Err(error) = self.write_closing_mark() {
                     self.fail(&error, Vec::new());
@@ -105,12 +115,14 @@ impl Writer {
         }
     }
 
-    /// Waits until a batch is urgent or has waited long enough, a delayed fsync is due, or the log is being closed.
+    /// Waits until a batch is urgent or has waited long enough, a delayed fsync is due, the disk may not be full any more, or the log is
+    /// being closed.
     fn next_batches(&self) -> (Vec<Queued>, bool) {
         let mut queue = self.shared.queue.lock();
         while !queue.is_urgent && !queue.closing {
             let since = self.unsynced_since.into_iter().chain(queue.batches.first().map(|first| first.since)).min();
-            match since.map(|since| since + self.config.soft_sync_interval) {
+            let due = since.map(|since| since + self.config.soft_sync_interval);
+            match due.into_iter().chain(self.reserve.due()).min() {
                 None => self.shared.wake.wait(&mut queue),
                 Some(due) if self.shared.wake.wait_until(&mut queue, due).timed_out() => break,
                 Some(_) => {}
@@ -214,6 +226,7 @@ impl Writer {
             self.unsynced_since.get_or_insert(began);
         }
         (self.last_block, self.last_batch) = (number, whole);
+        self.shared.is_segment_half_full.store(self.file.is_half_full(), Ordering::Relaxed);
         let statistics = &self.shared.statistics;
         statistics.blocks.fetch_add(1, Ordering::Relaxed);
         statistics.bytes.fetch_add(self.block.len() as u64, Ordering::Relaxed);
@@ -231,13 +244,24 @@ impl Writer {
         let bytes = block::after(block::HEADER_LEN + states) + block::after(at_least);
         let bytes = self.config.segment_bytes.max(bytes as u64);
         let path = segments::path(&self.directory, next);
-        let file = retry_while_full(&self.shared, || SegmentFile::create(&path, bytes))?;
+        let file = match self.reserve.is_enough_for(bytes) {
+            true => retry_while_full(&self.shared, || self.reserve.begin_segment(&path))?,
+            false => retry_while_full(&self.shared, || SegmentFile::create(&path, bytes))?,
+        };
         // What is indexed for the block about to be written belongs to the new segment too; leaving it with the old
         // one as well only keeps that one a little longer.
         let highest = self.highest.clone();
         self.closed.push_back((self.segment, std::mem::replace(&mut self.highest, highest)));
         (self.file, self.segment, self.salt) = (file, next, Salt::new());
-        self.write_group_states()
+        self.write_group_states()?;
+        self.look_after_reserve()
+    }
+
+    /// Allocates the reserve if there is space, and says whether it is there.
+    fn look_after_reserve(&mut self) -> io::Result<()> {
+        self.reserve.try_to_allocate()?;
+        *self.shared.status.lock() = if self.reserve.is_there() { LogStatus::Ok } else { LogStatus::Reserve };
+        Ok(())
     }
 
     /// The first block of a segment.
@@ -342,32 +366,28 @@ impl Writer {
 
 /// Runs `operation` until it succeeds or fails for another reason than a full disk; meanwhile the log's status is `Full`.
 fn retry_while_full<T>(shared: &Shared, mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut before = None;
     loop {
         match operation() {
             Err(error) if is_full(&error) => {
-                let before = std::mem::replace(&mut *shared.status.lock(), LogStatus::Full);
-                if before != LogStatus::Full {
+                let status = std::mem::replace(&mut *shared.status.lock(), LogStatus::Full);
+                if status != LogStatus::Full {
                     tracing::warn!(%error, "the log has no space; it goes on by itself when there is some");
                 }
+                before.get_or_insert(status);
                 if shared.queue.lock().closing {
                     return Err(error);
                 }
                 std::thread::park_timeout(RETRY_FULL);
             }
             outcome => {
-                let mut status = shared.status.lock();
-                if *status == LogStatus::Full {
-                    *status = LogStatus::Ok;
+                if let Some(before) = before {
+                    *shared.status.lock() = before;
                 }
                 return outcome;
             }
         }
     }
-}
-
-/// Whether nothing is wrong but that there is no space: on the disk, for the user, or for a process with a limit (`ulimit -f`).
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
 /// Removes what recovery did not use, so that it does not look like damage once later blocks vouch for everything

@@ -1,6 +1,7 @@
 use super::*;
 use crate::group::GroupSettings;
 use crate::log::LogConfig;
+use crate::small_disk::SmallDisk;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -28,12 +29,17 @@ struct Add {
     number: u64,
     times: usize,
     sync: bool,
+    may_use_reserve: bool,
     reply: Sender<Result<(), Failure>>,
 }
 
 impl StateMachine for Sums {
     type Command = Add;
     type PendingReply = Sender<Result<(), Failure>>;
+
+    fn may_use_reserve(&self, command: &Add) -> bool {
+        command.may_use_reserve
+    }
 
     fn evaluate(&mut self, _group: GroupId, command: Add, payload: &mut BytesMut) -> Evaluated<Self::PendingReply> {
         if command.number == 0 {
@@ -98,7 +104,11 @@ struct Running {
 }
 
 fn start(directory: &Path, groups: u64) -> Running {
-    let (log, mut recovered) = SharedLog::open(directory, &LogConfig::default()).unwrap();
+    start_with(directory, groups, &LogConfig::default())
+}
+
+fn start_with(directory: &Path, groups: u64, config: &LogConfig) -> Running {
+    let (log, mut recovered) = SharedLog::open(directory, config).unwrap();
     let (inbox, sums) = (Inbox::new(1_000_000), Sums::default());
     for id in (0..groups).map(GroupId) {
         let recovered = recovered.remove(&id).unwrap_or_default();
@@ -123,8 +133,21 @@ impl Running {
     }
 
     fn add_often(&self, group: u64, number: u64, times: usize, sync: bool) -> Receiver<Result<(), Failure>> {
+        self.submit(group, |reply| Add { number, times, sync, may_use_reserve: false, reply })
+    }
+
+    fn add_on_full_disk(&self, group: u64, number: u64) -> Result<(), Failure> {
+        let add = |reply| Add { number, times: 1, sync: true, may_use_reserve: true, reply };
+        self.submit(group, add).recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn submit(
+        &self,
+        group: u64,
+        add: impl FnOnce(Sender<Result<(), Failure>>) -> Add,
+    ) -> Receiver<Result<(), Failure>> {
         let (reply, receiver) = channel();
-        self.inbox.submit(GroupId(group), Add { number, times, sync, reply }).ok().unwrap();
+        self.inbox.submit(GroupId(group), add(reply)).ok().unwrap();
         receiver
     }
 
@@ -302,4 +325,40 @@ fn the_log_hears_that_a_group_is_removed_before_anybody_else() {
     assert!(recovered.contains_key(&GroupId(0)) && !recovered.contains_key(&GroupId(1)));
     running.thread.thread().unpark();
     running.stop();
+}
+
+#[test]
+fn on_a_full_disk_what_ends_something_is_done_and_nothing_else() {
+    let Some(disk) = SmallDisk::mount(8 << 20) else { return };
+    let directory = disk.path().join("log");
+    let config = LogConfig { segment_bytes: 256 << 10, ..LogConfig::default() };
+    let running = start_with(&directory, 1, &config);
+    disk.fill();
+    let mut stored = 0;
+    let refusal = loop {
+        match running.add_often(0, 1, 1_000, true).recv_timeout(PATIENCE).unwrap() {
+            Ok(()) => stored += 1_000,
+            Err(failure) => break failure,
+        }
+        assert!(stored < 1_000_000, "the disk never filled up");
+    };
+    assert_eq!(refusal, Failure::DiskFull, "nothing is in doubt");
+    for _ in 0..5 {
+        assert_eq!(running.add_on_full_disk(0, 1), Ok(()));
+        assert_eq!(running.add_on_full_disk(0, 0), Ok(()), "a read");
+        assert_eq!(running.add(0, 1, true).recv_timeout(PATIENCE).unwrap(), Err(Failure::DiskFull));
+        stored += 1;
+    }
+    assert_eq!(running.sum(0), stored);
+    disk.empty();
+    let began = Instant::now();
+    while running.add(0, 1, true).recv_timeout(PATIENCE).unwrap() == Err(Failure::DiskFull) {
+        assert!(began.elapsed() < PATIENCE, "writes do not go on");
+        std::thread::yield_now();
+    }
+    assert_eq!(running.sum(0), stored + 1);
+    running.stop();
+    let again = start_with(&directory, 1, &config);
+    assert_eq!(again.sum(0), stored + 1);
+    again.stop();
 }

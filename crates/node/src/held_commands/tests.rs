@@ -1,5 +1,6 @@
 use super::HeldCommands;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tessera_store::hosting::{PendingReply, WriteCommand};
 use tessera_store::{Operation, PATIENCE, Transaction, Verdict};
@@ -110,7 +111,7 @@ fn who_has_waited_longest_goes_first_whatever_it_has_waited_for() {
     }
     assert!(held.release(|_| false));
     for operation in operations {
-        assert!(held.next().unwrap().pending_reply.is_of_same_operation(&command_of(&operation).pending_reply));
+        assert_eq!(held.next().unwrap().pending_reply.address(), command_of(&operation).pending_reply.address());
     }
 }
 
@@ -123,6 +124,65 @@ fn commands_of_a_pipeline_stay_in_their_order() {
     assert_eq!(held.holder_before(&plain()), None, "it belongs to another pipeline");
     assert!(held.release(|_| false));
     assert_eq!(held.holder_before(&command_of(&pipeline)), None);
+}
+
+#[test]
+fn a_pipeline_is_held_up_until_the_last_of_its_commands_has_left() {
+    let mut held = HeldCommands::default();
+    let due = later();
+    let (early, late) = (Arc::new(Waits(None, Some(due))), Arc::new(Waits(None, None)));
+    for pipeline in [&early, &late, &early, &late] {
+        held.wait_for(transaction(1), command_of(pipeline));
+    }
+    assert_eq!(held.take_late(due).len(), 2);
+    assert_eq!(held.holder_before(&command_of(&early)), None);
+    assert_eq!(held.holder_before(&command_of(&late)), Some(transaction(1)));
+    assert!(held.release(|_| false));
+    // One of them meets another transaction, and the other one follows.
+    let (one, other) = (held.next().unwrap(), held.next().unwrap());
+    held.wait_for(transaction(2), one);
+    assert_eq!(held.holder_before(&other), Some(transaction(2)));
+    held.wait_for(transaction(2), other);
+    assert_eq!(held.take_late(later() + PATIENCE).len(), 2);
+    assert_eq!(held.holder_before(&command_of(&late)), None);
+    assert!(held.take_late(later() + 2 * PATIENCE).is_empty());
+}
+
+/// Counts how often it is asked something while it waits.
+struct Asked(AtomicUsize);
+
+impl Operation for Asked {
+    fn evaluate(&self, _part: usize, _transaction: &mut Transaction<'_>) -> Verdict {
+        Verdict::Abandon
+    }
+
+    fn age(&self) -> Option<Age> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    fn answer(&self, _part: usize, _outcome: Result<(), RequestError>) {}
+}
+
+/// Each command of a partition once looked at all that waited there.
+#[test]
+fn commands_on_other_keys_look_at_none_that_wait() {
+    let (mut held, waiting) = (HeldCommands::default(), Arc::new(Asked(AtomicUsize::new(0))));
+    for number in 0..1_000 {
+        held.wait_for(transaction(number % 10), WriteCommand::new(PendingReply::new(waiting.clone(), 0)));
+    }
+    let before = waiting.0.load(Ordering::Relaxed);
+    for _ in 0..100 {
+        assert_eq!(held.holder_before(&plain()), None);
+        assert!(held.take_late(later()).is_empty());
+        assert!(!held.release(|_| true));
+    }
+    assert_eq!(waiting.0.load(Ordering::Relaxed), before);
 }
 
 #[test]

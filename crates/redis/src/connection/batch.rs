@@ -244,6 +244,13 @@ impl Operation for SentBatch {
         Some(self.until)
     }
 
+    fn only_reads(&self, part: usize) -> bool {
+        match &self.work[part] {
+            Work::Command(command, _) => !command.flags.write,
+            Work::Transaction(commands, _) => commands.iter().all(|(command, _)| !command.flags.write),
+        }
+    }
+
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
         let progress = &mut *self.progress.lock();
         if let Err(error) = outcome {

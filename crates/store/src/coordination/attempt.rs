@@ -21,8 +21,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE_AFTERWARDS: Duration = Duration::from_secs(1);
 /// What is asked is given at least so much time to be answered.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
-/// How long a partition is looked for that is to prepare its part. The others hold keys meanwhile.
-const TO_PREPARE: Duration = Duration::from_millis(200);
+/// How long partitions are looked for at a time. Then it is looked at what hinders them, since others hold keys meanwhile.
+const TO_FIND: Duration = Duration::from_millis(200);
 /// How long participants are told of an abort. Who was not told asks the anchor.
 const TO_TELL: Duration = Duration::from_secs(10);
 /// How much longer than its client's patience an attempt lasts, whose anchor has to say first that it will not commit.
@@ -83,7 +83,7 @@ impl Attempt {
         loop {
             let is_undecided = self.coordinator.is_preparing();
             let left = (until - Instant::now()).max(LEAST_PATIENCE);
-            let tried = Instant::now() + if is_undecided { left.min(TO_PREPARE) } else { left };
+            let tried = Instant::now() + left.min(TO_FIND);
             // A part that waits for another transaction may be answered later than that.
             let asked = tokio::time::timeout(left, self.ask(tried)).await;
             // Partitions that have leaders answer when they need not wait for others any more.
@@ -113,7 +113,9 @@ impl Attempt {
                 pause = SHORTEST_PAUSE;
                 continue;
             }
-            if Instant::now() >= until || self.is_in_vain() {
+            // A disk that takes nothing now will hardly do so in time. What has not taken effect can still be revoked there.
+            let is_of_disk = given_up_for.is_none() && self.reason.is_of_disk();
+            if Instant::now() >= until || self.is_in_vain() || is_of_disk {
                 if given_up_for.is_some() {
                     return Attempted::Unknown;
                 }
@@ -134,10 +136,20 @@ impl Attempt {
         self.tables.values().any(|(table, _)| self.store.in_vain(table).is_some())
     }
 
-    /// Whether the partitions that have not prepared their parts yet have leaders, and the one that is to decide afterwards.
+    /// Whether the partitions that have not prepared their parts yet have leaders, and the one that is to decide afterwards, and these take
+    /// writes.
     fn can_prepare(&self) -> bool {
         let requests = self.coordinator.requests();
-        requests.iter().map(|(name, _)| *name).chain([self.anchor]).all(|name| self.can_ask(name))
+        requests
+            .iter()
+            .map(|(name, _)| *name)
+            .chain([self.anchor])
+            .all(|name| self.can_ask(name) && self.can_write(name))
+    }
+
+    fn can_write(&self, name: PartitionName) -> bool {
+        let (table, _) = &self.tables[&name.table];
+        table.is_splitting() || self.store.disk_refusal(table, name.partition).is_none()
     }
 
     fn can_ask(&self, name: PartitionName) -> bool {

@@ -255,15 +255,21 @@ impl Store {
     /// again `until` then.
     pub async fn read_at_one_instant(&self, service: u8, parts: Vec<TransactionPart>, until: Instant) -> Transacted {
         let (began, mut attempts) = (Instant::now(), 0);
-        while attempts < ATTEMPTS {
+        // Where a disk is full, nothing can be locked, and reads go on.
+        let cannot_lock = || {
+            let is_refused = |part: &TransactionPart| self.disk_refusal(&part.table, part.partition).is_some();
+            Instant::now() < until && parts.iter().any(is_refused)
+        };
+        while attempts < ATTEMPTS || cannot_lock() {
             match self.read_once(service, &parts, HASTE).await {
                 Read::Done(replies) => return Transacted::Committed(replies),
                 Read::Refused(refusal) => return Transacted::Refused(refusal),
-                Read::Held if began.elapsed() < HASTE => self.another_leader(PAUSE).await,
+                Read::Held if began.elapsed() < HASTE || cannot_lock() => self.another_leader(PAUSE).await,
                 // A transaction waits for its turn.
                 Read::Held => break,
                 Read::Split => return Transacted::Split,
-                Read::Changed => attempts += 1,
+                Read::Changed if attempts < ATTEMPTS => attempts += 1,
+                Read::Changed => self.another_leader(PAUSE).await,
                 // Nothing is locked as long as somebody cannot be asked: others would wait for nothing.
                 Read::NotDone(reason) if reason.is_final() => return Transacted::NotDone(reason),
                 Read::NotDone(reason) => match self.await_leaders(&parts, until).await {

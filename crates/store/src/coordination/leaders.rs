@@ -1,18 +1,26 @@
 //! Whether the partitions of a transaction can be asked at all.
 //!
 //! What locks keys of one partition depends on others until it is decided. So nobody begins to lock as long as one of them has no leader:
-//! its keys in the partitions that are well would be held until it has one.
+//! its keys in the partitions that are well would be held until it has one. The same holds where the leader's disk takes nothing.
 
 use super::part::TransactionPart;
 use super::transact::Transacted;
 use crate::store::Store;
 use crate::table::{Leader, Table};
 use std::time::{Duration, Instant};
+use tessera_consensus::DISK_PATIENCE;
 use tessera_types::RequestError;
 
 /// Between two looks, if no partition tells that it has a leader.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a partition takes no writes.
+pub(super) struct Refusal {
+    reason: RequestError,
+    /// Whether another node may lead soon.
+    may_end_soon: bool,
+}
 
 impl Store {
     /// Whether a partition has a leader, as far as this node knows, that is heard of and can be reached.
@@ -34,21 +42,58 @@ impl Store {
     /// # Errors
     /// What the client is told, if a table was split meanwhile, or if they are not led `until` then.
     pub(super) async fn await_leaders(&self, parts: &[TransactionPart], until: Instant) -> Result<(), Transacted> {
+        self.await_leaders_with(parts, until, |_| None).await
+    }
+
+    /// Waits until all partitions are [led](Self::is_led) by nodes whose disks take writes.
+    ///
+    /// # Errors
+    /// As [`Self::await_leaders`]; also if the disk of a leader takes nothing, and no other node is going to lead.
+    pub(super) async fn await_writable(&self, parts: &[TransactionPart], until: Instant) -> Result<(), Transacted> {
+        self.await_leaders_with(parts, until, |part| self.disk_refusal(&part.table, part.partition)).await
+    }
+
+    async fn await_leaders_with(
+        &self,
+        parts: &[TransactionPart],
+        until: Instant,
+        refusal: impl Fn(&TransactionPart) -> Option<Refusal>,
+    ) -> Result<(), Transacted> {
         let mut pause = SHORTEST_PAUSE;
         loop {
             if parts.iter().any(|part| part.table.successor().is_some()) {
                 return Err(Transacted::Split);
             }
-            if self.are_led(parts) {
+            let refusals: Vec<_> = parts.iter().filter_map(&refusal).collect();
+            if refusals.is_empty() && self.are_led(parts) {
                 return Ok(());
             }
             let not_reached = self.not_reached(parts);
-            if Instant::now() >= until || not_reached.is_some() {
-                return Err(Transacted::NotDone(not_reached.unwrap_or(RequestError::NotReady)));
+            let is_hopeless = not_reached.is_some() || refusals.iter().any(|refusal| !refusal.may_end_soon);
+            if Instant::now() >= until || is_hopeless {
+                let refused = refusals.into_iter().min_by_key(|refusal| refusal.may_end_soon);
+                let reason = not_reached.or(refused.map(|refusal| refusal.reason));
+                return Err(Transacted::NotDone(reason.unwrap_or(RequestError::NotReady)));
             }
             self.another_leader(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Whether the disk of a partition's leader takes no writes, as far as this node knows, and the partition's writes need it.
+    pub(super) fn disk_refusal(&self, table: &Table, partition: u32) -> Option<Refusal> {
+        let node = match table.leader_of(partition) {
+            Leader::Here => self.node(),
+            Leader::Node(node) => node,
+            Leader::Unknown => return None,
+        };
+        let counts = table.schema.is_persistent() && self.is_heard(node);
+        let refusal = self.disk_refusals().of(node).filter(|_| counts)?;
+        let catalog = self.catalog();
+        let placement = catalog.get(table.id).and_then(|entry| entry.placement.get(partition as usize));
+        let heirs = placement.iter().flat_map(|placement| &placement.current);
+        let has_heir = heirs.filter(|replica| !replica.is_witness()).any(|replica| replica.node != node);
+        Some(Refusal { reason: refusal.reason, may_end_soon: has_heir && refusal.since.elapsed() < DISK_PATIENCE })
     }
 
     /// Why partitions cannot be asked, however often it is tried, if that is known here.

@@ -89,7 +89,7 @@ impl Store {
     async fn attempt(&self, service: u8, parts: Vec<TransactionPart>, until: Instant) -> Transacted {
         let (mut pause, mut age) = (SHORTEST_PAUSE, None);
         loop {
-            if let Err(transacted) = self.await_leaders(&parts, until).await {
+            if let Err(transacted) = self.await_writable(&parts, until).await {
                 return transacted;
             }
             let Some((id, settled)) = self.coordination().begin() else {
@@ -112,7 +112,7 @@ impl Store {
                 Attempted::End(End::Aborted(Abort::GaveWay)) if Instant::now() < until => {}
                 Attempted::End(End::Aborted(Abort::GaveWay)) => return Transacted::NotDone(RequestError::Contended),
                 Attempted::End(End::Aborted(Abort::GivenUp)) => return Transacted::NotDone(not_done),
-                // There is no pause: it is tried again when all partitions have leaders.
+                // There is no pause: it is tried again when all partitions have leaders that take writes.
                 Attempted::WithoutLeader if Instant::now() < until => {
                     self.coordination().counters.tried_again();
                     continue;

@@ -18,6 +18,7 @@ mod reason;
 pub use envelope::{Envelope, Outcomes};
 pub use instant::READ_TRIES;
 pub use part::{Part, PartOutcome};
+pub use reason::{decode as decode_reason, encode as encode_reason};
 
 use crate::store::Store;
 use crate::table::{Leader, Table};

@@ -30,7 +30,7 @@ use tessera_types::{Durability, RequestError};
 const DURABILITIES: [Durability; 3] = [Durability::None, Durability::Soft, Durability::Hard];
 
 /// Appends a reason.
-pub(super) fn encode(out: &mut Vec<u8>, reason: &RequestError) {
+pub fn encode(out: &mut Vec<u8>, reason: &RequestError) {
     match reason {
         RequestError::NotReady => out.put_u8(1),
         RequestError::ShuttingDown => out.put_u8(2),
@@ -73,7 +73,7 @@ pub(super) fn encode(out: &mut Vec<u8>, reason: &RequestError) {
 }
 
 /// Reads what [`encode`] wrote; `None` if that is not what this is.
-pub(super) fn decode(mut from: Bytes) -> Option<RequestError> {
+pub fn decode(mut from: Bytes) -> Option<RequestError> {
     let from = &mut from;
     let reason = match from.try_get_u8().ok()? {
         1 => RequestError::NotReady,

@@ -10,6 +10,7 @@ mod comparison;
 mod damage;
 mod dropped_tables;
 mod expiry;
+mod full_disk;
 mod large_hashes;
 mod linearizability;
 mod membership;
