@@ -51,8 +51,10 @@ mod tally;
 mod together;
 mod transact;
 mod turn;
+mod turn_queue;
 mod unique;
 mod until;
+mod user_share;
 mod work;
 mod write;
 
@@ -61,3 +63,4 @@ pub use server::{ReqlServer, ReqlStatistics};
 pub use sessions::{AnswerBytes, NotAsked, NotOpened, Sessions};
 pub use shared::ReqlConfig;
 pub use tessera_fetch::Reach;
+pub use user_share::UserLimits;

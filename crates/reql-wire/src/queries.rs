@@ -9,6 +9,7 @@ use crate::rows::{Batch, Rows};
 use crate::shared::Shared;
 use crate::tables::Tables;
 use crate::turn::{Turn, Turns};
+use crate::user_share::UserShare;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
 use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, QueryJob, Stage, Stop, Wait};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Streams of one connection that are open and wait, for their client or for changes.
 const MAX_STREAMS: usize = 1024;
@@ -82,7 +83,8 @@ pub(crate) enum Work {
 /// The queries of a connection.
 pub(crate) struct Queries {
     pub(crate) client: SocketAddr,
-    pub(crate) user: String,
+    /// What the user has under way, through all connections.
+    pub(crate) share: Arc<UserShare>,
     pub(crate) open: Mutex<BTreeMap<i64, Open>>,
     /// Numbers of the queries that run.
     pub(crate) running: Mutex<BTreeSet<u64>>,
@@ -92,9 +94,10 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
-    pub(crate) fn new(client: SocketAddr, user: String, turns: &Turns) -> Self {
+    pub(crate) fn new(client: SocketAddr, user: &str, turns: &Turns) -> Self {
         let (open, running, ended) = (Mutex::default(), Mutex::default(), Notify::new());
-        Self { client, user, open, running, ended, threads: turns.of_connection() }
+        let share = turns.users.share(user);
+        Self { client, share, open, running, ended, threads: turns.of_connection() }
     }
 
     /// Lists a query with its number among those of the node.
@@ -151,7 +154,7 @@ impl Client for Queries {
         let job = |query: &Open| QueryJob {
             id: id(query.number),
             seconds: query.began.elapsed().as_secs_f64(),
-            user: self.user.clone(),
+            user: self.share.name.clone(),
             host: self.client.ip().to_string(),
             port: self.client.port(),
             text: query.text.clone(),
@@ -206,12 +209,24 @@ impl Pacer for Pace {
 }
 
 /// Marks a query as ended when it goes.
-pub(crate) struct Running(pub(crate) Arc<Queries>, pub(crate) u64);
+pub(crate) struct Running {
+    queries: Arc<Queries>,
+    number: u64,
+    _of_user: Option<OwnedSemaphorePermit>,
+}
+
+impl Running {
+    /// `of_user` is its place among the queries of its user; what asks for more of a stream has none.
+    pub(crate) fn new(queries: Arc<Queries>, number: u64, of_user: Option<OwnedSemaphorePermit>) -> Self {
+        queries.running.lock().insert(number);
+        Self { queries, number, _of_user: of_user }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.running.lock().remove(&self.1);
-        self.0.ended.notify_waiters();
+        self.queries.running.lock().remove(&self.number);
+        self.queries.ended.notify_waiters();
     }
 }
 
