@@ -40,6 +40,16 @@ impl Env {
         }
     }
 
+    /// Changes databases, tables, indexes or users at once, and notes that the query has done something.
+    ///
+    /// # Errors
+    /// If writes are gathered, and as those of the source.
+    pub(crate) fn alter<T>(&self, change: impl FnOnce(&dyn Source) -> Result<T>) -> Result<T> {
+        let changed = change(self.source_alone()?)?;
+        self.has_written.set(true);
+        Ok(changed)
+    }
+
     /// The document with a primary key.
     ///
     /// # Errors
@@ -109,8 +119,7 @@ impl Env {
         }
     }
 
-    /// The error with which the query ends: once the query has written something, it must not say that nothing was
-    /// done.
+    /// The error with which the query ends: once the query has written or changed something, it must not say that nothing was done.
     #[must_use]
     pub(crate) fn unless_written(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::OpFailed || !self.has_written.get() {
@@ -123,7 +132,7 @@ impl Env {
             reason = before.trim_end_matches([';', ',']);
         }
         let message = format!(
-            "The operation may or may not have been performed: the query has written some documents, and did not go on: {}.",
+            "The operation may or may not have been performed: a part of the query was carried out, and the rest was not: {}.",
             reason.trim_end_matches('.')
         );
         error.with_message(message).with_kind(ErrorKind::OpIndeterminate)
