@@ -352,9 +352,8 @@ impl Connection {
         };
         let running = self.begin(None).await;
         let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
-        let task = self.spawn((token, turn, None), running, kept, true, None, move || {
-            batch(&shared, &queries, token, rows, false)
-        });
+        let task =
+            self.spawn((token, turn, None), running, kept, true, None, move || batch(&shared, &queries, token, rows));
         self.wait_for_turn(task).await;
     }
 
@@ -417,7 +416,7 @@ impl Connection {
                     };
                     let (shared, queries) = (shared.clone(), queries.clone());
                     work = match is_over {
-                        false => Box::new(move || batch(&shared, &queries, token, rows, false)),
+                        false => Box::new(move || batch(&shared, &queries, token, rows)),
                         true => Box::new(move || batch_or_nothing(&shared, &queries, token, rows)),
                     };
                 }

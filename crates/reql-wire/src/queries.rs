@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
-use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, QueryJob, Stage, Stop, Wait};
+use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Profile, Query, QueryJob, Stage, Stop, Wait};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Streams of one connection that are open and wait, for their client or for changes.
@@ -265,7 +265,7 @@ pub(crate) fn run(
     token: i64,
     query: Query,
 ) -> Work {
-    let has_profile = query.flag("profile");
+    let profile = query.flag("profile").then(Arc::<Profile>::default);
     let found =
         queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.turn.clone(), query.woken.clone()));
     let Some((stop, turn, woken)) = found else {
@@ -278,13 +278,14 @@ pub(crate) fn run(
     }
     let source = Arc::new(Tables(shared.clone(), turn.clone(), held.clone()));
     let pace = Arc::new(Pace { shared: shared.clone(), stop, turn, woken });
-    let text = match query.prepare(now()).and_then(|prepared| prepared.run_for(asker, source, pace)) {
+    let measured = query.prepare(now()).map(|prepared| prepared.measured(profile.clone()));
+    let text = match measured.and_then(|prepared| prepared.run_for(asker, source, pace)) {
         Ok(Answer::Cursor(cursor)) => {
             // The client is to know at once that there is a feed.
-            let (rows, is_told) = (Rows::new(cursor, held.keep(0)), true);
-            return take_batch(shared, queries, token, rows, has_profile, is_told);
+            let (rows, is_told) = (Rows::new(cursor, held.keep(0), profile), true);
+            return take_batch(shared, queries, token, rows, is_told);
         }
-        Ok(Answer::Value(value)) => value_of(&value, has_profile),
+        Ok(Answer::Value(value)) => value_of(&value, profile.as_deref()),
         Err(failure) => Err(failure),
     };
     let query = queries.open.lock().remove(&token);
@@ -297,32 +298,25 @@ pub(crate) fn run(
     })
 }
 
-fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
+fn value_of(value: &Value, profile: Option<&Profile>) -> Result<Vec<u8>, Failure> {
     let mut values = Values::new();
     values.push(value)?;
-    Ok(values.finish(ATOM, has_profile))
+    Ok(values.finish(ATOM, profile))
 }
 
 /// The next rows of a stream, which stays open unless it has ended.
-pub(crate) fn batch(shared: &Shared, queries: &Queries, token: i64, rows: Rows, has_profile: bool) -> Work {
-    take_batch(shared, queries, token, rows, has_profile, false)
+pub(crate) fn batch(shared: &Shared, queries: &Queries, token: i64, rows: Rows) -> Work {
+    take_batch(shared, queries, token, rows, false)
 }
 
 /// The same of a feed whose client is to have an answer now, also if there is nothing yet.
 pub(crate) fn batch_or_nothing(shared: &Shared, queries: &Queries, token: i64, rows: Rows) -> Work {
-    take_batch(shared, queries, token, rows, false, true)
+    take_batch(shared, queries, token, rows, true)
 }
 
-fn take_batch(
-    shared: &Shared,
-    queries: &Queries,
-    token: i64,
-    mut rows: Rows,
-    has_profile: bool,
-    is_told: bool,
-) -> Work {
-    let answer = match rows.answer(has_profile) {
-        Ok(Batch::Wait(_)) if is_told => Ok((rows.nothing_yet(has_profile), false)),
+fn take_batch(shared: &Shared, queries: &Queries, token: i64, mut rows: Rows, is_told: bool) -> Work {
+    let answer = match rows.answer() {
+        Ok(Batch::Wait(_)) if is_told => Ok((rows.nothing_yet(), false)),
         Ok(Batch::Wait(wait)) => {
             let is_ending = queries.open.lock().get(&token).is_none_or(|query| query.ending.is_some());
             match is_ending || shared.is_stopping() {
