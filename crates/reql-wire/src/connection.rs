@@ -24,7 +24,7 @@ use tessera_face::{ClientShare, Stream};
 use tessera_reql::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 
 /// Queries of one connection that run; more are not read until one of them has ended.
@@ -95,7 +95,7 @@ impl Connection {
         });
         let Some((stream, agreed)) = shared.handshakes.run(come_in).await? else { return Ok(()) };
         let manner = if agreed.one_by_one { Manner::OneByOne } else { Manner::Beside };
-        let queries = Queries::new(address, agreed.user, &shared.turns);
+        let queries = Queries::new(address, &agreed.user, &shared.turns);
         if let Some((reader, writer)) = Self::serve(shared, tokio::io::split(stream), manner, queries, share).await? {
             reader.unsplit(writer).linger().await;
         }
@@ -117,7 +117,7 @@ impl Connection {
             Manner::Beside | Manner::OneByOne => shared.config.write_timeout,
         };
         let mut writing = pin!(write(writer, waiting, patience));
-        let asker = Arc::new(shared.logins.asker(queries.user.clone()));
+        let asker = Arc::new(shared.logins.asker(queries.share.name.clone()));
         let queries = Arc::new(queries);
         let ended = Ended(queries.clone());
         let entered = shared.clients.enter(queries.clone());
@@ -254,8 +254,8 @@ impl Connection {
         }
     }
 
-    /// Notes that a query runs, once there is room for it.
-    async fn begin(&mut self) -> Running {
+    /// Notes that a query runs, once the connection has room for it.
+    async fn begin(&mut self, of_user: Option<OwnedSemaphorePermit>) -> Running {
         self.count += 1;
         loop {
             let ended = self.queries.ended.notified();
@@ -264,8 +264,7 @@ impl Connection {
             }
             ended.await;
         }
-        self.queries.running.lock().insert(self.count);
-        Running(self.queries.clone(), self.count)
+        Running::new(self.queries.clone(), self.count, of_user)
     }
 
     async fn start(&mut self, received: Received) {
@@ -298,8 +297,16 @@ impl Connection {
     /// Has a query carried out that was not answered at once.
     async fn carry_out(&mut self, received: Received) {
         let tally = Tally::of(&self.shared, &received.query, received.at);
-        let running = self.begin().await;
-        let turn = self.shared.turns.turn();
+        let of_user = match self.queries.share.place(received.is_noreply).await {
+            Ok(of_user) => of_user,
+            Err(refusal) => {
+                let refusal = respond::failure(&refusal);
+                tally.note(&self.shared, &refusal);
+                return self.answer(received.token, refusal).await;
+            }
+        };
+        let running = self.begin(Some(of_user)).await;
+        let turn = self.shared.turns.turn(&self.queries.share);
         let number = self.shared.clients.next_query();
         let entered = match self.shared.refusal() {
             Some(refusal) => Err(respond::failure(&refusal)),
@@ -344,11 +351,10 @@ impl Connection {
             let message = format!("Token {token} not in stream cache.");
             return self.answer(token, respond::client_error(message)).await;
         };
-        let running = self.begin().await;
+        let running = self.begin(None).await;
         let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
-        let task = self.spawn((token, turn, None), running, kept, true, None, move || {
-            batch(&shared, &queries, token, rows, false)
-        });
+        let task =
+            self.spawn((token, turn, None), running, kept, true, None, move || batch(&shared, &queries, token, rows));
         self.wait_for_turn(task).await;
     }
 
@@ -411,7 +417,7 @@ impl Connection {
                     };
                     let (shared, queries) = (shared.clone(), queries.clone());
                     work = match is_over {
-                        false => Box::new(move || batch(&shared, &queries, token, rows, false)),
+                        false => Box::new(move || batch(&shared, &queries, token, rows)),
                         true => Box::new(move || batch_or_nothing(&shared, &queries, token, rows)),
                     };
                 }

@@ -184,7 +184,7 @@ impl Asked {
         let text = tessera_reql::answer_of_one(written).map_err(|error| failure(&error)).and_then(|answer| {
             let mut values = Values::new();
             values.push(&answer)?;
-            Ok(values.finish(ATOM, false))
+            Ok(values.finish(ATOM, None))
         });
         Some(text.map_or_else(|failure| respond::failure(&failure), Reply::good))
     }

@@ -10,14 +10,15 @@ use crate::rows::{Batch, Rows};
 use crate::shared::Shared;
 use crate::tables::Tables;
 use crate::turn::{Turn, Turns};
+use crate::user_share::UserShare;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
-use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, QueryJob, Stage, Stop, Wait};
-use tokio::sync::{Notify, Semaphore};
+use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Profile, Query, QueryJob, Stage, Stop, Wait};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Streams of one connection that are open and wait, for their client or for changes.
 const MAX_STREAMS: usize = 1024;
@@ -83,7 +84,8 @@ pub(crate) enum Work {
 /// The queries of a connection.
 pub(crate) struct Queries {
     pub(crate) client: SocketAddr,
-    pub(crate) user: String,
+    /// What the user has under way, through all connections.
+    pub(crate) share: Arc<UserShare>,
     pub(crate) open: Mutex<BTreeMap<i64, Open>>,
     /// Numbers of the queries that run.
     pub(crate) running: Mutex<BTreeSet<u64>>,
@@ -93,9 +95,10 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
-    pub(crate) fn new(client: SocketAddr, user: String, turns: &Turns) -> Self {
+    pub(crate) fn new(client: SocketAddr, user: &str, turns: &Turns) -> Self {
         let (open, running, ended) = (Mutex::default(), Mutex::default(), Notify::new());
-        Self { client, user, open, running, ended, threads: turns.of_connection() }
+        let share = turns.users.share(user);
+        Self { client, share, open, running, ended, threads: turns.of_connection() }
     }
 
     /// Lists a query with its number among those of the node.
@@ -153,7 +156,7 @@ impl Client for Queries {
         let job = |query: &Open| QueryJob {
             id: id(query.number),
             seconds: query.began.elapsed().as_secs_f64(),
-            user: self.user.clone(),
+            user: self.share.name.clone(),
             host: self.client.ip().to_string(),
             port: self.client.port(),
             text: query.text.clone(),
@@ -208,12 +211,24 @@ impl Pacer for Pace {
 }
 
 /// Marks a query as ended when it goes.
-pub(crate) struct Running(pub(crate) Arc<Queries>, pub(crate) u64);
+pub(crate) struct Running {
+    queries: Arc<Queries>,
+    number: u64,
+    _of_user: Option<OwnedSemaphorePermit>,
+}
+
+impl Running {
+    /// `of_user` is its place among the queries of its user; what asks for more of a stream has none.
+    pub(crate) fn new(queries: Arc<Queries>, number: u64, of_user: Option<OwnedSemaphorePermit>) -> Self {
+        queries.running.lock().insert(number);
+        Self { queries, number, _of_user: of_user }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.running.lock().remove(&self.1);
-        self.0.ended.notify_waiters();
+        self.queries.running.lock().remove(&self.number);
+        self.queries.ended.notify_waiters();
     }
 }
 
@@ -252,7 +267,7 @@ pub(crate) fn run(
     token: i64,
     query: Query,
 ) -> Work {
-    let has_profile = query.flag("profile");
+    let profile = query.flag("profile").then(Arc::<Profile>::default);
     let found =
         queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.turn.clone(), query.woken.clone()));
     let Some((stop, turn, woken)) = found else {
@@ -265,13 +280,14 @@ pub(crate) fn run(
     }
     let source = Arc::new(Tables(shared.clone(), turn.clone(), held.clone()));
     let pace = Arc::new(Pace { shared: shared.clone(), stop, turn, woken });
-    let text = match query.prepare(now()).and_then(|prepared| prepared.run_for(asker, source, pace)) {
+    let measured = query.prepare(now()).map(|prepared| prepared.measured(profile.clone()));
+    let text = match measured.and_then(|prepared| prepared.run_for(asker, source, pace)) {
         Ok(Answer::Cursor(cursor)) => {
             // The client is to know at once that there is a feed.
-            let (rows, is_told) = (Rows::new(cursor, held.keep(0)), true);
-            return take_batch(shared, queries, token, rows, has_profile, is_told);
+            let (rows, is_told) = (Rows::new(cursor, held.keep(0), profile), true);
+            return take_batch(shared, queries, token, rows, is_told);
         }
-        Ok(Answer::Value(value)) => value_of(&value, has_profile),
+        Ok(Answer::Value(value)) => value_of(&value, profile.as_deref()),
         Err(failure) => Err(failure),
     };
     let query = queries.open.lock().remove(&token);
@@ -284,32 +300,25 @@ pub(crate) fn run(
     })
 }
 
-fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
+fn value_of(value: &Value, profile: Option<&Profile>) -> Result<Vec<u8>, Failure> {
     let mut values = Values::new();
     values.push(value)?;
-    Ok(values.finish(ATOM, has_profile))
+    Ok(values.finish(ATOM, profile))
 }
 
 /// The next rows of a stream, which stays open unless it has ended.
-pub(crate) fn batch(shared: &Shared, queries: &Queries, token: i64, rows: Rows, has_profile: bool) -> Work {
-    take_batch(shared, queries, token, rows, has_profile, false)
+pub(crate) fn batch(shared: &Shared, queries: &Queries, token: i64, rows: Rows) -> Work {
+    take_batch(shared, queries, token, rows, false)
 }
 
 /// The same of a feed whose client is to have an answer now, also if there is nothing yet.
 pub(crate) fn batch_or_nothing(shared: &Shared, queries: &Queries, token: i64, rows: Rows) -> Work {
-    take_batch(shared, queries, token, rows, false, true)
+    take_batch(shared, queries, token, rows, true)
 }
 
-fn take_batch(
-    shared: &Shared,
-    queries: &Queries,
-    token: i64,
-    mut rows: Rows,
-    has_profile: bool,
-    is_told: bool,
-) -> Work {
-    let answer = match rows.answer(has_profile) {
-        Ok(Batch::Wait(_)) if is_told => Ok((rows.nothing_yet(has_profile), false)),
+fn take_batch(shared: &Shared, queries: &Queries, token: i64, mut rows: Rows, is_told: bool) -> Work {
+    let answer = match rows.answer() {
+        Ok(Batch::Wait(_)) if is_told => Ok((rows.nothing_yet(), false)),
         Ok(Batch::Wait(wait)) => {
             let is_ending = queries.open.lock().get(&token).is_none_or(|query| query.ending.is_some());
             match is_ending || shared.is_stopping() {

@@ -1,7 +1,7 @@
 //! Answers as they go over the wire.
 
 use tessera_document::EncodedValue;
-use tessera_reql::{ErrorKind, Failure, Lazy, Stage, Step, write_answer, write_row};
+use tessera_reql::{ErrorKind, Failure, Lazy, Profile, Stage, Step, write_answer, write_row};
 
 pub(crate) const ATOM: u8 = 1;
 pub(crate) const SEQUENCE: u8 = 2;
@@ -88,7 +88,7 @@ pub(crate) struct Values {
 impl Values {
     const HEAD: &[u8] = b"{\"t\":";
     /// What stands behind the values, at most: a profile, and notes about the stream.
-    const END_BYTES: usize = 64;
+    const END_BYTES: usize = 1 << 20;
 
     pub(crate) fn new() -> Self {
         Self::up_to(MAX_ANSWER_BYTES)
@@ -140,14 +140,19 @@ impl Values {
         self.out.len()
     }
 
-    pub(crate) fn finish(self, kind: u8, has_profile: bool) -> Vec<u8> {
-        self.finish_with(kind, has_profile, &[])
+    pub(crate) fn finish(self, kind: u8, profile: Option<&Profile>) -> Vec<u8> {
+        self.finish_with(kind, profile, &[])
     }
 
     /// With notes about the stream that the values are from.
-    pub(crate) fn finish_with(mut self, kind: u8, has_profile: bool, notes: &[u8]) -> Vec<u8> {
+    pub(crate) fn finish_with(mut self, kind: u8, profile: Option<&Profile>, notes: &[u8]) -> Vec<u8> {
         self.out[Self::HEAD.len()] = b'0' + kind;
-        self.out.extend_from_slice(if has_profile { b"],\"p\":[],\"n\":[" } else { b"],\"n\":[" });
+        self.out.push(b']');
+        if let Some(profile) = profile {
+            self.out.extend_from_slice(b",\"p\":");
+            self.out.extend_from_slice(&profile.take());
+        }
+        self.out.extend_from_slice(b",\"n\":[");
         for (at, note) in notes.iter().enumerate() {
             self.out.extend_from_slice(if at > 0 { b"," } else { b"" });
             self.out.push(b'0' + note);
@@ -211,6 +216,6 @@ mod tests {
         let mut values = Values::up_to(limit);
         values.push(&Value::from("x".repeat(150))).unwrap();
         let notes = [1; 10];
-        assert!(values.finish_with(PARTIAL, true, &notes).len() <= limit);
+        assert!(values.finish_with(PARTIAL, Some(&Profile::default()), &notes).len() <= limit);
     }
 }

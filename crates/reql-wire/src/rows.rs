@@ -3,8 +3,9 @@
 use crate::memory::Kept;
 use crate::respond::{PARTIAL, SEQUENCE, Values};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_reql::{Batches, Cursor, Failure, Lazy, Wait};
+use tessera_reql::{Batches, Cursor, Failure, Lazy, Profile, Wait};
 
 /// Rows asked of the evaluator at a time. It looks at no clock in between, so there are few at first, and where they take long.
 /// Fewer still would have a page of a table read for each.
@@ -25,6 +26,8 @@ pub(crate) struct Rows {
     is_awaited: bool,
     /// Of a feed, the numbers by which the protocol tells its kind.
     notes: Vec<u8>,
+    /// What each answer tells, if its client has asked for it.
+    profile: Option<Arc<Profile>>,
 }
 
 /// What comes of asking a stream for rows.
@@ -37,9 +40,18 @@ pub(crate) enum Batch {
 
 impl Rows {
     /// `kept` is for rows that wait for the client.
-    pub(crate) fn new(cursor: Box<Cursor>, kept: Kept) -> Self {
+    pub(crate) fn new(cursor: Box<Cursor>, kept: Kept, profile: Option<Arc<Profile>>) -> Self {
         let notes = cursor.notes();
-        Self { cursor, ready: VecDeque::new(), kept, step: LEAST_ROWS, is_first: true, is_awaited: true, notes }
+        Self {
+            cursor,
+            ready: VecDeque::new(),
+            kept,
+            step: LEAST_ROWS,
+            is_first: true,
+            is_awaited: true,
+            notes,
+            profile,
+        }
     }
 
     pub(crate) fn is_feed(&self) -> bool {
@@ -47,16 +59,16 @@ impl Rows {
     }
 
     /// The answer of a feed that has nothing yet, for a client that is not to wait for more.
-    pub(crate) fn nothing_yet(&mut self, has_profile: bool) -> Vec<u8> {
+    pub(crate) fn nothing_yet(&mut self) -> Vec<u8> {
         self.is_awaited = false;
-        Values::new().finish_with(PARTIAL, has_profile, &self.notes)
+        self.finished(Values::new(), PARTIAL)
     }
 
     /// The next answer, if it need not wait for changes.
     ///
     /// # Errors
     /// That of the stream, which ends with it.
-    pub(crate) fn answer(&mut self, has_profile: bool) -> Result<Batch, Failure> {
+    pub(crate) fn answer(&mut self) -> Result<Batch, Failure> {
         let (began, mut values) = (Instant::now(), Values::new());
         self.cursor.note_awaited(std::mem::replace(&mut self.is_awaited, false));
         let batches = self.cursor.batches();
@@ -69,23 +81,27 @@ impl Rows {
                 values.push_row(&row)?;
                 if is_full(&values) {
                     self.kept.change(self.ready.iter().map(Lazy::encoded_len).sum());
-                    return Ok(Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false));
+                    return Ok(Batch::Answer(self.finished(values, PARTIAL), false));
                 }
             }
             if values.count() > 0 && began.elapsed() >= batches.time {
-                return Ok(Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false));
+                return Ok(Batch::Answer(self.finished(values, PARTIAL), false));
             }
             if !self.fetch(batches, batches.rows - values.count(), began)? {
                 return Ok(match self.cursor.wait() {
-                    None => Batch::Answer(values.finish_with(SEQUENCE, has_profile, &self.notes), true),
+                    None => Batch::Answer(self.finished(values, SEQUENCE), true),
                     Some(wait) if values.count() == 0 => {
                         self.is_awaited = true;
                         Batch::Wait(wait)
                     }
-                    Some(_) => Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false),
+                    Some(_) => Batch::Answer(self.finished(values, PARTIAL), false),
                 });
             }
         }
+    }
+
+    fn finished(&self, values: Values, kind: u8) -> Vec<u8> {
+        values.finish_with(kind, self.profile.as_deref(), &self.notes)
     }
 
     /// Gets more rows. `false` if there are none.

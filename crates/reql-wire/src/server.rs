@@ -132,6 +132,11 @@ impl ReqlStatistics {
         self.shared.turns.under_way()
     }
 
+    /// Queries so far that were refused because their users had too many under way.
+    pub fn refused_query_count(&self) -> u64 {
+        self.shared.turns.users.refused()
+    }
+
     /// What the workers for `r.js` have done so far.
     pub fn script_counts(&self) -> Counts {
         self.shared.config.scripts.as_ref().map(Workers::counts).unwrap_or_default()

@@ -171,7 +171,7 @@ impl Sessions {
         let session = Arc::new(Session::new(user, writer));
         let id = format!("{:032x}", rand::random::<u128>());
         open.insert(id.clone(), session.clone());
-        let queries = Queries::new(address, user.into(), &self.shared.turns);
+        let queries = Queries::new(address, user, &self.shared.turns);
         self.shared.runtime.spawn(self.clone().run(id.clone(), session, far, answers, queries));
         Ok(id)
     }

@@ -9,6 +9,7 @@ use crate::meter::DocumentMeter;
 use crate::respond::{Class, Reply};
 use crate::site::is_at;
 use crate::turn::Turns;
+use crate::user_share::UserLimits;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,6 +40,8 @@ pub struct ReqlConfig {
     pub max_clients: usize,
     /// Queries that compute at one time; more wait.
     pub query_threads: usize,
+    /// What each user may have of what queries share.
+    pub user_limits: UserLimits,
     /// The longest query.
     pub query_bytes: usize,
     /// How long a client may take to greet.
@@ -119,7 +122,7 @@ impl Shared {
         let nodes = store.clone();
         let is_node = move |address: IpAddr| nodes.catalog().nodes().any(|node| is_at(&node.site, address));
         Self {
-            turns: Turns::new(runtime.clone(), config.query_threads),
+            turns: Turns::new(runtime.clone(), config.query_threads, config.user_limits),
             readers: Semaphore::new(readers(&config, scanners)),
             evaluators: Semaphore::new(scanners),
             handshakes: Handshakes::new(HANDSHAKES, config.greeting_timeout),

@@ -3,19 +3,21 @@
 //! A query blocks its thread for as long as it is under way. It has a turn while it computes. It gives its turn back while it waits for
 //! something that takes long (an index that is built, a partition without a leader), and when it has computed for a
 //! [slice](SLICE) and others want to: so queries that wait, or never end, keep nobody from being answered. What queries gather while they
-//! compute counts nowhere, so only [some](LONG_QUERIES) are interrupted at one time; the others of those that take long keep their turns.
+//! compute counts nowhere, so only [some](LONG_QUERIES) of a user are interrupted at one time; the others of those that take long keep their
+//! turns, unless a user waits who has fewer.
 
+use crate::turn_queue::{End, HeldTurn, TurnQueue};
+use crate::user_share::{UserLimits, UserShare, Users, permit};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Queries under way that have no turn, each with its thread: those that wait, and those that were interrupted.
 const WAITING_QUERIES: usize = 512;
-/// For each turn, queries that may be interrupted while they compute.
+/// For each turn, queries of a user that may be interrupted while they compute.
 const LONG_QUERIES: usize = 8;
 /// For each turn, queries of one connection that are under way. Fewer than may be interrupted, so that no connection has all of these.
 const QUERIES_OF_CONNECTION: usize = 4;
@@ -31,26 +33,24 @@ const SHORT_OUTSIDE: Duration = Duration::from_millis(20);
 pub(crate) struct Turns {
     runtime: Handle,
     count: usize,
-    /// One for each query that may compute.
-    turns: Arc<Semaphore>,
+    /// Who computes.
+    queue: Arc<TurnQueue>,
     /// One for each query that may be under way.
     threads: Arc<Semaphore>,
-    /// One for each query that may be interrupted.
-    interrupted: Arc<Semaphore>,
-    /// Queries that want a turn.
-    wanted: AtomicUsize,
+    pub(crate) users: Users,
 }
 
 /// How a query stands with its turn.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
+    user: Arc<UserShare>,
     permits: Mutex<Permits>,
 }
 
 #[derive(Default)]
 struct Permits {
     /// The turn, and since when the query has it.
-    turn: Option<(OwnedSemaphorePermit, Instant)>,
+    turn: Option<(HeldTurn, Instant)>,
     /// That the query may be interrupted.
     long: Option<OwnedSemaphorePermit>,
 }
@@ -58,8 +58,8 @@ struct Permits {
 /// That a query is under way. It has no turn any more when this goes.
 pub(crate) struct UnderWay {
     turn: Arc<Turn>,
-    _thread: OwnedSemaphorePermit,
-    _of_connection: OwnedSemaphorePermit,
+    /// Its thread, as one of the node, of its user, and of its connection.
+    _places: [OwnedSemaphorePermit; 3],
 }
 
 impl Drop for UnderWay {
@@ -68,34 +68,16 @@ impl Drop for UnderWay {
     }
 }
 
-/// Counts a query that wants a turn.
-struct Wanted<'a>(&'a AtomicUsize);
-
-impl Drop for Wanted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The permit of a semaphore that is never closed.
-async fn permit(semaphore: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    match semaphore.clone().acquire_owned().await {
-        Ok(permit) => permit,
-        Err(_) => std::future::pending().await,
-    }
-}
-
 impl Turns {
     /// So many queries compute at one time. `runtime` is that on whose threads they block.
-    pub(crate) fn new(runtime: Handle, count: usize) -> Arc<Self> {
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+    pub(crate) fn new(runtime: Handle, count: usize, limits: UserLimits) -> Arc<Self> {
+        let threads = Self::threads(count);
         Arc::new(Self {
             runtime,
             count,
-            turns: semaphore(count),
-            threads: semaphore(Self::threads(count)),
-            interrupted: semaphore(count * LONG_QUERIES),
-            wanted: AtomicUsize::new(0),
+            queue: TurnQueue::new(count),
+            threads: Arc::new(Semaphore::new(threads)),
+            users: Users::new(limits, threads, count * LONG_QUERIES),
         })
     }
 
@@ -104,9 +86,9 @@ impl Turns {
         count + WAITING_QUERIES
     }
 
-    /// For a query that is to come.
-    pub(crate) fn turn(self: &Arc<Self>) -> Arc<Turn> {
-        Arc::new(Turn { turns: self.clone(), permits: Mutex::default() })
+    /// For a query of this user that is to come.
+    pub(crate) fn turn(self: &Arc<Self>, user: &Arc<UserShare>) -> Arc<Turn> {
+        Arc::new(Turn { turns: self.clone(), user: user.clone(), permits: Mutex::default() })
     }
 
     /// One for each query of a connection that may be under way.
@@ -119,10 +101,6 @@ impl Turns {
         Self::threads(self.count) - self.threads.available_permits()
     }
 
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed) > 0
-    }
-
     /// Waits until no query is under way. None begins meanwhile.
     pub(crate) async fn ended(&self) {
         let all = u32::try_from(Self::threads(self.count)).unwrap_or(u32::MAX);
@@ -131,17 +109,16 @@ impl Turns {
 }
 
 impl Turn {
-    /// Waits until the query may be under way, as one of those of its connection, and has a turn.
+    /// Waits until the query may be under way, as one of those of its connection and of its user, and has a turn.
     pub(crate) async fn begin(self: &Arc<Self>, of_connection: &Arc<Semaphore>) -> UnderWay {
-        let (of_connection, thread) = (permit(of_connection).await, permit(&self.turns.threads).await);
+        let (of_connection, of_user) = (permit(of_connection).await, permit(&self.user.threads).await);
+        let places = [permit(&self.turns.threads).await, of_user, of_connection];
         self.take().await;
-        UnderWay { turn: self.clone(), _thread: thread, _of_connection: of_connection }
+        UnderWay { turn: self.clone(), _places: places }
     }
 
     async fn take(&self) {
-        self.turns.wanted.fetch_add(1, Ordering::Relaxed);
-        let _wanted = Wanted(&self.turns.wanted);
-        let turn = permit(&self.turns.turns).await;
+        let turn = self.turns.queue.take(self.user.number).await;
         self.permits.lock().turn = Some((turn, Instant::now()));
     }
 
@@ -178,7 +155,7 @@ impl Turn {
     pub(crate) fn outside(&self, act: impl FnOnce(&dyn Fn())) {
         let (began, is_lent) = (Instant::now(), Cell::new(false));
         act(&|| {
-            let is_due = !is_lent.get() && self.turns.is_wanted() && began.elapsed() >= SHORT_OUTSIDE;
+            let is_due = !is_lent.get() && self.turns.queue.is_wanted() && began.elapsed() >= SHORT_OUTSIDE;
             if is_due && self.give_back() {
                 is_lent.set(true);
             }
@@ -190,7 +167,8 @@ impl Turn {
 
     /// Called often by a query that computes: lets others have a turn, if they want one and this query has computed for long.
     pub(crate) fn share(&self) {
-        if !self.turns.is_wanted() {
+        let queue = &self.turns.queue;
+        if !queue.is_wanted() {
             return;
         }
         let mut permits = self.permits.lock();
@@ -198,12 +176,19 @@ impl Turn {
             return;
         }
         if permits.long.is_none() {
-            permits.long = self.turns.interrupted.clone().try_acquire_owned().ok();
+            permits.long = self.user.interrupted.clone().try_acquire_owned().ok();
         }
-        if permits.long.is_some() {
-            permits.turn = None;
-            drop(permits);
-            self.turns.runtime.block_on(self.take());
+        let end = match permits.long {
+            Some(_) => End::Back,
+            // It goes on before other queries of its user begin, so that of each no more than there are turns are interrupted like this.
+            None if queue.is_owed_by(self.user.number) => End::Front,
+            None => return,
+        };
+        let turn = permits.turn.take();
+        drop(permits);
+        if let Some((turn, _)) = turn {
+            let turn = self.turns.runtime.block_on(turn.pass_on(end));
+            self.permits.lock().turn = Some((turn, Instant::now()));
         }
     }
 }
@@ -211,8 +196,10 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const SOON: Duration = Duration::from_secs(20);
+    const NO_LIMITS: UserLimits = UserLimits { queries: 0, threads_percent: 100 };
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
@@ -224,7 +211,16 @@ mod tests {
         of_connection: &Arc<Semaphore>,
         work: impl FnOnce(&Turn) -> T + Send + 'static,
     ) -> T {
-        let turn = turns.turn();
+        query_of("ann", turns, of_connection, work).await
+    }
+
+    async fn query_of<T: Send + 'static>(
+        user: &str,
+        turns: &Arc<Turns>,
+        of_connection: &Arc<Semaphore>,
+        work: impl FnOnce(&Turn) -> T + Send + 'static,
+    ) -> T {
+        let turn = turns.turn(&turns.users.share(user));
         let under_way = turn.begin(of_connection).await;
         let outcome = tokio::task::spawn_blocking(move || work(&turn)).await.unwrap();
         drop(under_way);
@@ -234,10 +230,10 @@ mod tests {
     #[test]
     fn those_that_wait_and_those_that_never_end_let_others_have_a_turn() {
         let runtime = runtime();
-        let turns = Turns::new(runtime.handle().clone(), 1);
+        let turns = Turns::new(runtime.handle().clone(), 1, NO_LIMITS);
         let of_connection = turns.of_connection();
         let end = Arc::new(tokio::sync::Notify::new());
-        let has_ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let has_ended = Arc::new(AtomicBool::new(false));
         let mut under_way = Vec::new();
         for at in 0..QUERIES_OF_CONNECTION {
             let (turns, of_connection) = (turns.clone(), of_connection.clone());
@@ -271,6 +267,43 @@ mod tests {
                     end.notify_waiters();
                     tokio::task::yield_now().await;
                 }
+                turns.ended().await;
+            })
+            .await
+            .unwrap();
+        });
+    }
+
+    /// Of so many queries of a user the last ones are not interrupted, and kept their turns from everybody.
+    #[test]
+    fn a_user_with_many_queries_that_never_end_leaves_others_their_turns() {
+        let runtime = runtime();
+        let turns = Turns::new(runtime.handle().clone(), 2, UserLimits { threads_percent: 50, ..NO_LIMITS });
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let count = 2 * LONG_QUERIES + 4;
+        for _ in 0..count {
+            let (turns, has_ended) = (turns.clone(), has_ended.clone());
+            runtime.spawn(async move {
+                query(&turns, &turns.of_connection(), move |turn| {
+                    while !has_ended.load(Ordering::Relaxed) {
+                        turn.share();
+                    }
+                })
+                .await;
+            });
+        }
+        runtime.block_on(async {
+            tokio::time::timeout(SOON, async {
+                let ann = turns.users.share("ann");
+                while turns.under_way() < count || ann.interrupted.available_permits() > 0 {
+                    tokio::task::yield_now().await;
+                }
+                for _ in 0..3 {
+                    query_of("bob", &turns, &turns.of_connection(), |_| ()).await;
+                }
+                // Of the threads, the half is left to others.
+                assert_eq!(ann.threads.available_permits(), Turns::threads(2) / 2 - count);
+                has_ended.store(true, Ordering::Relaxed);
                 turns.ended().await;
             })
             .await

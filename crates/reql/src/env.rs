@@ -10,6 +10,7 @@ use crate::function::Scope;
 use crate::gathered::Gathered;
 use crate::lazy::Lazy;
 use crate::node::Node;
+use crate::profile::Profile;
 use crate::script::Script;
 use crate::source::Source;
 use crate::val::Val;
@@ -150,6 +151,8 @@ pub struct Env {
     pub(crate) has_written: Cell<bool>,
     /// What is to be written at the end, if it is to take effect [together](crate::together).
     pub(crate) gathered: RefCell<Option<Gathered>>,
+    /// Who measures how long the parts of the query take, if anybody does.
+    pub(crate) profile: Option<Arc<Profile>>,
     /// Where the query's programs of JavaScript run, once there was one.
     pub(crate) script: RefCell<Option<Box<dyn Script>>>,
 }
@@ -176,6 +179,7 @@ impl Env {
             options_open: Cell::new(0),
             has_written: Cell::new(false),
             gathered: RefCell::new(None),
+            profile: None,
             script: RefCell::new(None),
         }
     }

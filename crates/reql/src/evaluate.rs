@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::{Function, Scope};
 use crate::lazy::{self, Lazy};
 use crate::node::{CallNode, Grouping, Node, NodeKind};
+use crate::printed;
 use crate::source::Source;
 use crate::term::code;
 use crate::terms;
@@ -66,6 +67,7 @@ fn evaluate(node: &Arc<Node>, env: &Env, scope: &Scope, literals: bool) -> Resul
         }
         NodeKind::Call(call) => match field_in_place(node.code, call, scope) {
             Some(found) => found.map(|value| Val::datum(node.frame, value)),
+            None if env.profile.is_some() => run_measured(node, call, env, scope, literals),
             None => run(node, call, env, scope, literals),
         },
     };
@@ -131,6 +133,15 @@ fn run(node: &Arc<Node>, call: &CallNode, env: &Env, scope: &Scope, literals: bo
         out.insert(group, result)?;
     }
     Ok(Val { frame: node.frame, kind: Kind::Grouped(out) })
+}
+
+/// What a term gives, as a task of the query's profile.
+#[cold]
+#[inline(never)]
+fn run_measured(node: &Arc<Node>, call: &CallNode, env: &Env, scope: &Scope, literals: bool) -> Result<Val> {
+    let (number, description) = (Arc::as_ptr(node).addr(), format!("Evaluating {}.", printed::name(node.code)));
+    let _measured = env.profile.as_ref().map(|profile| profile.begin(number, description));
+    run(node, call, env, scope, literals)
 }
 
 /// What a term gives whose writes are to take effect together; `None` if they are not, or are part of others that do.

@@ -35,6 +35,7 @@ mod permitted;
 mod plan;
 mod point;
 mod printed;
+mod profile;
 mod query;
 mod run_script;
 mod scan;
@@ -73,6 +74,7 @@ pub use lazy::Lazy;
 pub use memory::MemorySource;
 pub use monitor::{LogLine, Monitor, NodeStatistics, QueryJob, Rate, TableStatistics};
 pub use point::{Point, PointWrite};
+pub use profile::Profile;
 pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer, write_row};
 pub use scan::{
     DatabaseInfo, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo, TableOptions,

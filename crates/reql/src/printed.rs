@@ -65,6 +65,31 @@ struct Printer {
     depth: usize,
 }
 
+fn name_in_javascript(number: i32) -> Option<&'static str> {
+    NAMES.binary_search_by_key(&number, |(own, _)| *own).ok().map(|at| NAMES[at].1)
+}
+
+/// What a term is called where it is not JavaScript: `get_field`.
+pub(crate) fn name(number: i32) -> String {
+    let Some(name) = name_in_javascript(number) else {
+        return match number {
+            code::MAKE_ARRAY => "make_array".into(),
+            code::MAKE_OBJ => "make_obj".into(),
+            code::BRACKET => "bracket".into(),
+            _ => format!("term_{number}"),
+        };
+    };
+    let (mut snake, mut is_inside) = (String::new(), false);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && is_inside {
+            snake.push('_');
+        }
+        is_inside = letter.is_ascii_lowercase();
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
 /// The text of a term with its options, which is cut when it has more bytes than `limit`.
 pub(crate) fn print(term: &Json, options: &[Field], limit: usize) -> String {
     let mut printer = Printer { out: String::new(), limit, depth: 0 };
@@ -295,7 +320,6 @@ impl Printer {
     }
 
     fn named(&mut self, number: i32, arguments: &[Json], options: &[Field]) -> Printed {
-        let name = NAMES.binary_search_by_key(&number, |(own, _)| *own).ok().map(|at| NAMES[at].1);
         let rest = match arguments {
             [first, rest @ ..] if !is_value(first) && !FREE.contains(&number) => {
                 self.any(first)?;
@@ -307,7 +331,7 @@ impl Printer {
             }
         };
         self.push(".")?;
-        match name {
+        match name_in_javascript(number) {
             Some(name) => self.push(name)?,
             None => self.push(&format!("term_{number}"))?,
         }
@@ -333,6 +357,14 @@ mod tests {
             Ok(Request::Start(query)) => query.text(limit),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn terms_have_names_of_small_letters() {
+        let names = [31, 16, 2, 3, 170, 100, 99, 180, -7].map(super::name);
+        let expected =
+            ["get_field", "get", "make_array", "make_obj", "bracket", "to_iso8601", "iso8601", "minval", "term_-7"];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::permitted::Permitted;
 use crate::plan;
 use crate::printed;
+use crate::profile::Profile;
 use crate::source::Source;
 use crate::stream::{FeedSort, Stream, no_end};
 use crate::system::WithSystemTables;
@@ -254,7 +255,7 @@ impl Query {
         let mut frames = Frames::default();
         self.prepare_with(&mut frames, now)
             .map_err(|error| Failure::new(Stage::Compile, &error, &frames))
-            .map(|(root, globals, now)| Prepared { root, globals, frames, now })
+            .map(|(root, globals, now)| Prepared { root, globals, frames, now, profile: None })
     }
 
     #[allow(clippy::type_complexity, reason = "the parts of a plan")]
@@ -283,6 +284,7 @@ pub struct Prepared {
     globals: Vec<(Arc<str>, Arc<Node>)>,
     frames: Frames,
     now: Value,
+    profile: Option<Arc<Profile>>,
 }
 
 /// What a query gives.
@@ -339,6 +341,12 @@ impl Batches {
 }
 
 impl Prepared {
+    /// Has the parts of the query measured while it runs, and while its stream is read.
+    #[must_use]
+    pub fn measured(self, profile: Option<Arc<Profile>>) -> Self {
+        Self { profile, ..self }
+    }
+
     /// Runs the query for somebody who may do everything: to its end, or until its result turns out to be a stream.
     ///
     /// # Errors
@@ -357,9 +365,10 @@ impl Prepared {
         source: Arc<dyn Source>,
         pacer: Arc<dyn Pacer>,
     ) -> Result<Answer, Failure> {
-        let Self { root, globals, frames, now } = self;
+        let Self { root, globals, frames, now, profile } = self;
         let source = Permitted::new(WithSystemTables::new(source), requester);
         let mut env = Env::new(Arc::new(source), pacer, now);
+        env.profile = profile;
         let stream = match Self::evaluate(&root, globals, &mut env) {
             Ok(Ok(value)) => return Ok(Answer::Value(value)),
             Ok(Err(stream)) => stream,

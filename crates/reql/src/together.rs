@@ -40,13 +40,39 @@ impl Env {
         }
     }
 
+    /// Asks the tables for something about one of them, which the query's profile tells.
+    ///
+    /// # Errors
+    /// As [`Env::source`], and what `ask` complains about.
+    pub(crate) fn ask<T>(
+        &self,
+        what: &str,
+        table: &TableInfo,
+        ask: impl FnOnce(&dyn Source) -> Result<T>,
+    ) -> Result<T> {
+        let source = self.source()?;
+        let profile = self.profile.as_ref();
+        let _measured = profile.map(|profile| profile.begin(0, format!("{what} `{}`.", table.full_name())));
+        ask(source)
+    }
+
+    /// Changes databases, tables, indexes or users at once, and notes that the query has done something.
+    ///
+    /// # Errors
+    /// If writes are gathered, and as those of the source.
+    pub(crate) fn alter<T>(&self, change: impl FnOnce(&dyn Source) -> Result<T>) -> Result<T> {
+        let changed = change(self.source_alone()?)?;
+        self.has_written.set(true);
+        Ok(changed)
+    }
+
     /// The document with a primary key.
     ///
     /// # Errors
     /// As those of the source.
     pub(crate) fn get(&self, table: &TableInfo, key: &Value, reads: ReadMode) -> Result<Option<Value>> {
         if !self.is_together() || table.is_system() || reads == ReadMode::Outdated {
-            return self.source()?.get(table, key, reads);
+            return self.ask("Getting a document of table", table, |source| source.get(table, key, reads));
         }
         let name = name_of(table, key)?;
         self.learn(table, std::slice::from_ref(key), reads)?;
@@ -60,7 +86,8 @@ impl Env {
     /// As those of the source.
     pub(crate) fn write(&self, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
         if !self.is_together() {
-            let written = self.source()?.write(self, table, writes, durability)?;
+            let written =
+                self.ask("Writing to table", table, |source| source.write(self, table, writes, durability))?;
             self.note_written(&written);
             return Ok(written);
         }
@@ -109,8 +136,7 @@ impl Env {
         }
     }
 
-    /// The error with which the query ends: once the query has written something, it must not say that nothing was
-    /// done.
+    /// The error with which the query ends: once the query has written or changed something, it must not say that nothing was done.
     #[must_use]
     pub(crate) fn unless_written(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::OpFailed || !self.has_written.get() {
@@ -123,7 +149,7 @@ impl Env {
             reason = before.trim_end_matches([';', ',']);
         }
         let message = format!(
-            "The operation may or may not have been performed: the query has written some documents, and did not go on: {}.",
+            "The operation may or may not have been performed: a part of the query was carried out, and the rest was not: {}.",
             reason.trim_end_matches('.')
         );
         error.with_message(message).with_kind(ErrorKind::OpIndeterminate)
@@ -155,7 +181,7 @@ impl Env {
             return Ok(());
         }
         let keys: Vec<Value> = unknown.values().cloned().collect();
-        let values = self.source()?.get_all(table, &keys, reads)?;
+        let values = self.ask("Getting documents of table", table, |source| source.get_all(table, &keys, reads))?;
         if let Some(gathered) = &mut *self.gathered.borrow_mut() {
             for ((name, key), value) in unknown.into_iter().zip(values) {
                 let value = value.unwrap_or(Value::Null);

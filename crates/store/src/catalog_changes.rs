@@ -83,11 +83,17 @@ impl Store {
 
     /// Waits until a table that was created is known here and its partitions serve, for a while.
     pub async fn wait_until_served(&self, table: TableId) {
-        let began = Instant::now();
-        while self.table(table).is_none() && began.elapsed() < CREATED_SERVES {
-            tokio::time::sleep(CATALOG_PAUSE / 10).await;
-        }
-        self.wait_until_serving(CREATED_SERVES.saturating_sub(began.elapsed())).await;
+        let served = async {
+            while self.table(table).is_none() {
+                tokio::time::sleep(CATALOG_PAUSE / 10).await;
+            }
+            // Those of other tables need not serve: some of them may not for as long as a node is lost.
+            while self.leaderless(table) > 0 {
+                let opened = self.leader_news().notified();
+                let _ = tokio::time::timeout(CATALOG_PAUSE, opened).await;
+            }
+        };
+        let _ = tokio::time::timeout(CREATED_SERVES, served).await;
     }
 
     /// Changes the catalog and returns what was concerned once the change is durable, and the tables of this node and of the one that

@@ -49,10 +49,14 @@ impl DistinctKeys {
     fn page(&mut self, env: &Env) -> Result<()> {
         self.scan.limit = BATCH_ROWS;
         let (rows, next) = if env.is_portable && self.pipeline.is_portable() {
-            let page = env.source()?.evaluate(env, &self.table.info, &self.scan, &self.pipeline)?;
+            let page = env.ask("Evaluating documents of table", &self.table.info, |source| {
+                source.evaluate(env, &self.table.info, &self.scan, &self.pipeline)
+            })?;
             (page.partial.into_rows(), page.next)
         } else {
-            let (mut run, page) = (self.pipeline.run(), env.source()?.scan(env, &self.table.info, &self.scan)?);
+            let mut run = self.pipeline.run();
+            let page = env
+                .ask("Reading from table", &self.table.info, |source| source.scan(env, &self.table.info, &self.scan))?;
             page.rows.into_iter().try_for_each(|row| run.add(env, row))?;
             (run.finish().into_rows(), page.next)
         };

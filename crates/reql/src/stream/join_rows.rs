@@ -47,7 +47,8 @@ impl EqualityJoinRows {
         let Some((row, scan)) = &mut self.under_way else { return Ok(Vec::new()) };
         env.check()?;
         scan.limit = limit;
-        let page = env.source()?.scan(env, &self.table.info, scan)?;
+        let page =
+            env.ask("Reading from table", &self.table.info, |source| source.scan(env, &self.table.info, scan))?;
         let joined = lazy::values(page.rows)?.into_iter().map(|found| joined(row, found)).collect::<Result<_>>()?;
         match page.next {
             Some(position) => scan.after = Some(position),

@@ -66,7 +66,9 @@ impl TableRows {
         while let Some((scan, _)) = self.scans.front_mut() {
             env.check()?;
             scan.limit = super::BATCH_ROWS;
-            let page = env.source()?.evaluate(env, &self.table.info, scan, pipeline)?;
+            let page = env.ask("Evaluating documents of table", &self.table.info, |source| {
+                source.evaluate(env, &self.table.info, scan, pipeline)
+            })?;
             all.merge(env, pipeline, page.partial)?;
             check(all)?;
             match page.next {
@@ -82,10 +84,13 @@ impl TableRows {
         let times = *times;
         scan.limit = limit.div_ceil(times);
         let (rows, next) = if self.pipeline.operations.is_empty() {
-            let page = env.source()?.scan(env, &self.table.info, scan)?;
+            let page =
+                env.ask("Reading from table", &self.table.info, |source| source.scan(env, &self.table.info, scan))?;
             (page.rows, page.next)
         } else {
-            let page = env.source()?.evaluate(env, &self.table.info, scan, &self.pipeline)?;
+            let page = env.ask("Evaluating documents of table", &self.table.info, |source| {
+                source.evaluate(env, &self.table.info, scan, &self.pipeline)
+            })?;
             (page.partial.into_rows(), page.next)
         };
         match next {

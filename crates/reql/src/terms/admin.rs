@@ -182,7 +182,7 @@ fn reconfigure(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             continue;
         }
         let old_status = status_row(table, &env.source()?.table_status(table)?)?;
-        env.source_alone()?.reconfigure(env, table, &shape)?;
+        env.alter(|source| source.reconfigure(env, table, &shape))?;
         configs.push(change(old, config_row(table, &env.source()?.table_config(table)?)?)?);
         statuses.push(change(old_status, status_row(table, &env.source()?.table_status(table)?)?)?);
     }

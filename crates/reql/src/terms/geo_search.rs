@@ -206,7 +206,8 @@ impl Search {
         let mut scan = scan(&self.table, &self.name, ranges);
         loop {
             env.check()?;
-            let page = env.source()?.scan(env, &self.table.info, &scan)?;
+            let page =
+                env.ask("Reading from table", &self.table.info, |source| source.scan(env, &self.table.info, &scan))?;
             for row in page.rows {
                 env.step()?;
                 let Some(value) = self.definition.function.indexed(env, &row)? else { continue };

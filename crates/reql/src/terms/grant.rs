@@ -31,7 +31,7 @@ fn grant(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     for right in [Right::Read, Right::Write] {
         source.require(right, Place::Table(&permissions))?;
     }
-    let (old, new) = system::grant(source, &name, scope, &wanted)?;
+    let (old, new) = env.alter(|source| system::grant(source, &name, scope, &wanted))?;
     let change = value::object([("new_val", new), ("old_val", old)])?;
     call.value(value::object([("granted", Value::from(1)), ("permissions_changes", Value::array(vec![change])?)])?)
 }

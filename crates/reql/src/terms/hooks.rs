@@ -46,7 +46,7 @@ fn set_write_hook(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         (Some(_), None) => "created",
         (Some(_), Some(_)) => "replaced",
     };
-    source.change_table(&table.info, &TableChange::WriteHook(hook.map(Arc::new)))?;
+    env.alter(|source| source.change_table(&table.info, &TableChange::WriteHook(hook.map(Arc::new))))?;
     call.value(value::object([(done, Value::from(1))])?)
 }
 

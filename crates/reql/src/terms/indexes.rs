@@ -116,14 +116,15 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         geo,
         unique,
     };
-    env.source_alone()?.create_index(env, &table.info, &name, definition)?;
+    env.alter(|source| source.create_index(env, &table.info, &name, definition))?;
     call.value(value::object([("created", Value::from(1))])?)
 }
 
 fn index_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     let name = call.datum(env, 1)?;
-    env.source_alone()?.drop_index(&table.info, name.to_text()?)?;
+    let name = name.to_text()?;
+    env.alter(|source| source.drop_index(&table.info, name))?;
     call.value(value::object([("dropped", Value::from(1))])?)
 }
 
@@ -210,6 +211,6 @@ fn index_rename(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     is_primary_key(&table, &from)?;
     is_primary_key(&table, &to)?;
     let overwrite = call.optarg_bool(env, "overwrite")?.unwrap_or(false);
-    env.source_alone()?.rename_index(&table.info, &from, &to, overwrite)?;
+    env.alter(|source| source.rename_index(&table.info, &from, &to, overwrite))?;
     call.value(value::object([("renamed", Value::from(i32::from(from != to)))])?)
 }

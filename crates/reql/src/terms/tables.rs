@@ -128,7 +128,7 @@ fn changes(old: Value, new: Value) -> Result<Value> {
 fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
     env.source()?.learn();
-    let database = env.source_alone()?.create_database(&name)?;
+    let database = env.alter(|source| source.create_database(&name))?;
     call.value(value::object([
         ("config_changes", changes(Value::Null, describe(&database)?)?),
         ("dbs_created", Value::from(1)),
@@ -138,7 +138,7 @@ fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn db_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
     env.source()?.learn();
-    let (database, tables) = env.source_alone()?.drop_database(&name)?;
+    let (database, tables) = env.alter(|source| source.drop_database(&name))?;
     call.value(value::object([
         ("config_changes", changes(describe(&database)?, Value::Null)?),
         ("dbs_dropped", Value::from(1)),
@@ -356,7 +356,7 @@ fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let replicas = replicas.map_or(Ok(None), |replicas| replicas.count(env))?;
     let shards = shards.unwrap_or(1);
     let options = TableOptions { primary_key, shards, replicas, is_hard, waits_for_majority: true, ttl_seconds };
-    let table = env.source_alone()?.create_table(&database, &name, &options)?;
+    let table = env.alter(|source| source.create_table(&database, &name, &options))?;
     let config = config_of(env, &table)?;
     call.value(value::object([("config_changes", changes(Value::Null, config)?), ("tables_created", Value::from(1))])?)
 }
@@ -371,6 +371,6 @@ fn table_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         env.source_alone()?.drop_table(&database, &name)?;
     }
     let config = config_of(env, &table)?;
-    env.source_alone()?.drop_table(&database, &name)?;
+    env.alter(|source| source.drop_table(&database, &name))?;
     call.value(value::object([("config_changes", changes(config, Value::Null)?), ("tables_dropped", Value::from(1))])?)
 }

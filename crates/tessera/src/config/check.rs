@@ -37,6 +37,12 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
             "reql.index_bytes_per_second is below 1 MiB: indexes would never be built; 0 sets no limit".into(),
         );
     }
+    if config.reql.user_queries > 1_000_000 {
+        return refuse("reql.user_queries is at most 1000000; 0 is for no limit".into());
+    }
+    if !(1..=100).contains(&config.reql.user_threads_percent) {
+        return refuse("reql.user_threads_percent is between 1 and 100".into());
+    }
     if config.reql.javascript_workers > 256 {
         return refuse("reql.javascript_workers is at most 256".into());
     }

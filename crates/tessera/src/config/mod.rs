@@ -99,6 +99,10 @@ pub struct ReqlSection {
     pub max_clients: usize,
     /// Queries that run at one time, each on a thread; more wait.
     pub query_threads: usize,
+    /// Queries of one user that are under way at one time; more are refused. 0 for no limit.
+    pub user_queries: usize,
+    /// Of the threads on which queries are under way, so many in a hundred are for one user; more queries wait.
+    pub user_threads_percent: usize,
     /// The longest query.
     pub query_bytes: usize,
     /// How long a client may take to say who it is.
@@ -121,6 +125,8 @@ impl Default for ReqlSection {
             port: 28_015,
             max_clients: 10_000,
             query_threads: 8,
+            user_queries: 10_000,
+            user_threads_percent: 50,
             query_bytes: 128 << 20,
             greeting_timeout_ms: 10_000,
             write_timeout_ms: 60_000,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tessera_admin::QuerySessions;
 use tessera_cluster::Site;
 use tessera_javascript::{Launch, Workers};
-use tessera_reql_wire::{ReqlConfig, ReqlServer};
+use tessera_reql_wire::{ReqlConfig, ReqlServer, UserLimits};
 
 struct Reql {
     server: ReqlServer,
@@ -39,6 +39,7 @@ fn reql_config(foundation: &Foundation<'_>) -> ReqlConfig {
     ReqlConfig {
         max_clients: section.max_clients,
         query_threads: section.query_threads,
+        user_limits: UserLimits { queries: section.user_queries, threads_percent: section.user_threads_percent },
         query_bytes: section.query_bytes,
         greeting_timeout: Duration::from_millis(section.greeting_timeout_ms),
         write_timeout: Duration::from_millis(section.write_timeout_ms),
@@ -66,6 +67,8 @@ impl Face for Reql {
             gauges.set("tessera_reql_queries_total", "Queries so far", &[], reql.query_count() as f64);
             let help = "Queries under way: those that compute, wait for something, or let others compute";
             gauges.set("tessera_reql_running_queries", help, &[], reql.queries_under_way() as f64);
+            let help = "Queries refused because their user had too many under way";
+            gauges.set("tessera_reql_queries_refused_total", help, &[], reql.refused_query_count() as f64);
             for (class, count) in reql.failure_counts() {
                 let help = "Errors answered to queries, and to what is no query";
                 gauges.set("tessera_reql_errors_total", help, &[("class", class)], count as f64);

@@ -95,6 +95,12 @@ impl DiskWithPower {
         assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
     }
 
+    /// From now on whoever writes to it waits, until what this returns goes.
+    pub fn freeze(&self) -> FrozenDisk {
+        assert!(succeeds(Command::new("fsfreeze").arg("-f").arg(&self.at)), "the disk cannot be frozen");
+        FrozenDisk(self.at.clone())
+    }
+
     /// What had reached the disk is there again. Nobody may use it meanwhile.
     pub fn power_up(&self) {
         wait_for("the disk can be unmounted", BUSY, || succeeds(Command::new("umount").arg(&self.at)).then_some(()));
@@ -105,6 +111,15 @@ impl DiskWithPower {
 impl Drop for DiskWithPower {
     fn drop(&mut self) {
         take_away(&self.at);
+    }
+}
+
+/// A disk to which nothing can be written for now.
+pub struct FrozenDisk(PathBuf);
+
+impl Drop for FrozenDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("-u").arg(&self.0).status();
     }
 }
 

@@ -191,3 +191,43 @@ fn a_document_that_an_atomic_query_makes_anew_has_a_time_to_live_of_its_own() {
         assert_eq!(ttl(client, 1), None);
     }
 }
+
+/// Such queries kept their turns for the ten seconds that are waited for the leader of the partition that has a unique key.
+#[test]
+fn removing_what_has_ended_under_a_partition_without_a_leader_leaves_others_alone() {
+    const DOCUMENTS: i64 = 120;
+    let mut cluster = Cluster::start_with_reql(3);
+    let port = cluster.reql_ports()[0];
+    let mut client = Client::to(port);
+    for (name, options) in [("t", json!({"shards": 12, "replicas": 1})), ("whole", json!({"replicas": 3}))] {
+        assert_eq!(client.ask(&json!([60, [name], options]))["tables_created"], 1);
+        client.ask(&json!([177, [table(name)]]));
+    }
+    create_indexes(&mut client);
+    let documents: Vec<Value> = (0..DOCUMENTS).map(|id| json!({"id": id, "key": format!("k{id}")})).collect();
+    assert_eq!(client.ask(&insert(&documents, &json!(8)))["inserted"], DOCUMENTS);
+    cluster.kill(2);
+    let whole = json!([43, [table("whole")]]);
+    wait_for("others lead", PATIENCE, || (client.ask(&whole) == 0).then_some(()));
+    // Documents whose partitions are led.
+    let asked: Vec<_> = (0..DOCUMENTS)
+        .map(|id| std::thread::spawn(move || Client::to(port).ask(&get(id))["e"].is_null().then_some(id)))
+        .collect();
+    let led: Vec<i64> = asked.into_iter().filter_map(|asked| asked.join().unwrap()).collect();
+    assert!(led.len() > 40 && led.len() < 120, "{} of {DOCUMENTS} are led", led.len());
+    await_end(&mut client, led[0]);
+    let began = Instant::now();
+    let _writing: Vec<_> = led
+        .iter()
+        .map(|id| Client::to(port).run_in_background(&json!([56, [table("t"), {"id": id, "n": 1}]])))
+        .collect();
+    let jobs = json!([43, [[39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]]]);
+    for _ in 0..10 {
+        assert_eq!(client.ask(&whole), 0);
+    }
+    let under_way = client.ask(&jobs).as_u64().unwrap();
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // More than have a turn, and each of them waits for the leader of what has the unique key.
+    assert!(under_way > 9, "{under_way} queries are under way");
+}

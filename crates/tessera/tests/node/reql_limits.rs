@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::connections::{raise_file_limit, resident_bytes};
 use crate::reql::{Client, PATIENCE, create, insert, metric, table};
+use crate::reql_users::log_in;
 use crate::server::{Node, free_port, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
@@ -165,6 +166,45 @@ fn queries_that_wait_or_never_end_keep_nobody_from_being_answered() {
         }
         under_way(&node, 0.0);
     }
+}
+
+/// One user had all turns of a node. Of so many queries some are not interrupted for others of the same user.
+#[test]
+fn a_user_with_many_queries_leaves_others_their_turns_and_has_no_more_than_the_limit() {
+    const QUERIES: u16 = 12;
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let limit = format!("reql.user_queries={QUERIES}");
+    let node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1", &limit]);
+    let mut admin = Client::to(port);
+    assert_eq!(admin.ask(&create("t"))["tables_created"], 1);
+    let user = json!([56, [[15, [[14, ["rethinkdb"]], "users"]], {"id": "ann", "password": "secret"}]]);
+    assert_eq!(admin.ask(&user)["inserted"], 1);
+    let rights = json!({"read": true, "write": true});
+    assert_eq!(admin.ask(&json!([188, [table("t"), "ann", rights]]))["granted"], 1);
+    let ann = || log_in(port, "ann", "secret").ok().unwrap();
+    let many: Vec<_> = (0..QUERIES).map(|_| ann().run_in_background(&endless())).collect();
+    under_way(&node, f64::from(QUERIES));
+    let mut more = ann();
+    for term in [json!([24, [1, 2]]), json!([56, [table("t"), {"id": "refused"}]])] {
+        let refused = more.ask(&term);
+        assert_eq!((&refused["t"], &refused["e"]), (&json!(18), &json!(2_000_000)), "{refused}");
+        assert!(refused["r"][0].as_str().unwrap().starts_with("The user `ann` has 12 queries under way"), "{refused}");
+    }
+    assert_eq!(metric(&node, "tessera_reql_queries_refused_total{}"), 2.0);
+    // Nobody would learn that this one was not carried out.
+    more.send(100, &json!([1, insert("t", &[json!({"id": "waits"})]), {"noreply": true}]).to_string());
+    more.send(101, "[4]");
+    let began = Instant::now();
+    for at in 0..30 {
+        assert_eq!(admin.ask(&json!([24, [at, 1]])), at + 1);
+    }
+    assert_eq!(admin.ask(&json!([43, [table("t")]])), 0);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    drop(many);
+    assert_eq!(more.receive(), (101, json!({"t": 4, "r": []})));
+    assert_eq!(admin.ask(&json!([43, [table("t")]])), 1);
+    assert_eq!(more.ask(&json!([24, [1, 2]])), 3);
 }
 
 /// Each of them kept one of the threads for queries for the ten seconds that are waited for a partition's leader.

@@ -271,3 +271,33 @@ fn a_table_that_is_split_is_read_whole_or_not_at_all() {
         documents().iter().filter(|row| row["g"] == 3).count()
     );
 }
+
+/// It was an empty list.
+#[test]
+fn a_profile_tells_what_the_nodes_of_a_table_were_asked_for() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}")]);
+    let mut client = Client::to(port);
+    assert_eq!(client.ask(&json!([60, ["t"], {"shards": 2}]))["tables_created"], 1);
+    assert_eq!(client.ask(&json!([56, [table("t"), [2, documents()]]]))["inserted"], DOCUMENTS);
+    let count = json!([43, [[39, [table("t"), row(&json!([17, [field("g"), 3]]))]]]]);
+    client.send(100, &json!([1, count, {"profile": true}]).to_string());
+    let (_, answer) = client.receive();
+    let profile = answer["p"].as_array().unwrap();
+    let parts = profile[0]["sub_tasks"].as_array().unwrap();
+    assert_eq!((profile.len(), &profile[0]["description"]), (1, &json!("Evaluating count.")), "{answer}");
+    let described = |part: &&Value| part["description"] == "Evaluating documents of table `test.t`.";
+    let there = parts.iter().find(described).unwrap_or_else(|| panic!("{answer}"));
+    let took = there["duration(ms)"].as_f64().or(there["mean_duration(ms)"].as_f64()).unwrap();
+    assert!(took > 0.0 && took <= profile[0]["duration(ms)"].as_f64().unwrap(), "{answer}");
+    // Each answer of a stream tells what was done for it.
+    client.send(101, &json!([1, table("t"), {"profile": true, "max_batch_rows": 500}]).to_string());
+    for _ in 0..2 {
+        let (_, answer) = client.receive();
+        assert!(answer["t"] == 3 && !answer["p"].as_array().unwrap().is_empty(), "{answer}");
+        client.send(101, "[2]");
+    }
+    client.send(102, &json!([1, count, {}]).to_string());
+    let answers = [client.receive().1, client.receive().1];
+    assert!(answers.iter().any(|answer| answer["t"] == 1 && answer["p"].is_null()), "without the option");
+}

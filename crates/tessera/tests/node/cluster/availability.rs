@@ -2,9 +2,11 @@
 
 use super::{Cluster, WHOLE};
 use crate::disk::SmallDisk;
+use crate::reql::{Client as ReqlClient, table};
 use crate::resp_client::{Client, Value, words};
 use crate::server::wait_for;
 use crate::skipped::skip;
+use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -171,6 +173,42 @@ fn what_a_node_carries_out_for_its_clients_it_answers_before_it_stops() {
         cluster.start_node(at);
         cluster.wait_until_whole();
     }
+}
+
+/// Only those queries were waited for that have a thread, and a query about one document has none.
+#[test]
+fn queries_about_one_document_are_answered_before_their_node_stops() {
+    const STOPS: usize = 0;
+    const WRITES: usize = 2;
+    let Some(mut cluster) = Cluster::start_with_reql_and_power(3) else {
+        return skip("mounting file systems needs root and loop devices");
+    };
+    let port = cluster.reql_ports()[STOPS];
+    let mut other = ReqlClient::to(port);
+    let name = (0..9).map(|number| format!("t{number}")).find(|name| {
+        assert_eq!(other.ask(&json!([60, [name], {"replicas": 1}]))["tables_created"], 1);
+        other.ask(&json!([175, [table(name)]]))["shards"][0]["primary_replicas"] == json!(["node-3"])
+    });
+    let name = name.expect("one of the tables is on each node");
+    let mut clients: Vec<ReqlClient> = (0..16).map(|_| ReqlClient::to(port)).collect();
+    let frozen = cluster.disks[WRITES].freeze();
+    for (id, client) in clients.iter_mut().enumerate() {
+        client.send(1, &json!([1, [56, [table(&name), {"id": id}]], {}]).to_string());
+    }
+    let jobs = json!([43, [[39, [[15, [[14, ["rethinkdb"]], "jobs"]], {"type": "query"}]]]]);
+    wait_for("the writes are under way", WHOLE, || (other.ask(&jobs) == clients.len() + 1).then_some(()));
+    cluster.signal(STOPS, "-TERM");
+    wait_for("the node takes no more queries", WHOLE, || {
+        let answer = other.ask(&json!([103, []]));
+        answer["r"][0].as_str().is_some_and(|error| error.contains("shutting down")).then_some(())
+    });
+    // Longer than replies have that are ready.
+    std::thread::park_timeout(Duration::from_millis(500));
+    drop(frozen);
+    for client in &mut clients {
+        assert_eq!(client.receive().1["r"][0]["inserted"], 1);
+    }
+    assert_eq!(cluster.nodes[STOPS].take().unwrap().process.wait(), Some(0));
 }
 
 #[test]

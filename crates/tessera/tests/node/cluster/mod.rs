@@ -131,6 +131,13 @@ impl Cluster {
         Some(Self { disks, settings, ..Self::planned(data, count) }.started())
     }
 
+    /// The same for drivers of RethinkDB.
+    fn start_with_reql_and_power(count: usize) -> Option<Self> {
+        let (data, reql_ports) = (TempDir::new().unwrap(), (0..count).map(|_| free_port()).collect());
+        let disks = DiskWithPower::mount_all(data.path(), count)?;
+        Some(Self { disks, reql_ports, ..Self::planned(data, count) }.started())
+    }
+
     /// One of which no node runs yet.
     fn planned(data: TempDir, count: usize) -> Self {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();

@@ -4,6 +4,7 @@ use super::Cluster;
 use crate::resp_client::{Client, Value, encode, words};
 use std::io::Write;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How long a command is tried, and what is too long for a pipeline.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -118,4 +119,32 @@ fn pipelines_wait_once_for_leaders_and_send_what_is_answered() {
             assert!(took > PATIENCE / 2 && took < TOO_LONG, "{took:?}");
         });
     });
+}
+
+/// Each database that was made waited up to fifteen seconds for the catalog's leader, and up to ten for the leaders of all partitions of all
+/// tables, and no reply was sent before.
+#[test]
+fn databases_are_made_within_the_patience_of_a_pipeline() {
+    let settings = &["redis.databases=24"];
+    let mut cluster = Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) }.started();
+    cluster.cli(0, "table create t --engine memory --partitions 12 --replicas 1").unwrap();
+    cluster.wait_until_no_more_moves();
+    let mut client = cluster.client(0);
+    let select = |databases: std::ops::Range<u32>| -> Vec<String> {
+        std::iter::once("PING".into()).chain(databases.map(|number| format!("SELECT {number}"))).collect()
+    };
+    cluster.kill(2);
+    // Some partitions of another table have no leader.
+    let made = answers(&mut client, &select(1..5));
+    assert!(made[0].1 < AT_ONCE, "{:?}", made[0]);
+    for (reply, took) in &made[1..] {
+        assert!(*reply == Value::Simple("OK".into()) && *took < TOO_LONG, "{reply} after {took:?}");
+    }
+    cluster.kill(1);
+    // Nobody leads the catalog.
+    let refused = answers(&mut client, &select(5..24));
+    assert!(refused[0].1 < AT_ONCE, "{:?}", refused[0]);
+    for (reply, took) in &refused[1..] {
+        assert!(matches!(reply, Value::Error(_)) && *took < TOO_LONG, "{reply} after {took:?}");
+    }
 }
