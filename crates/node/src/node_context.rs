@@ -240,8 +240,7 @@ impl NodeContext {
 /// Whether a table that is gone takes neither disk nor memory once its files are removed. Others may hold it, as idle connections do that
 /// have chosen it; otherwise it goes as a whole.
 fn gives_back(table: &Arc<Table>) -> bool {
-    let is_held = Arc::strong_count(table) > 1;
-    !is_held
+    !table.is_held_elsewhere()
         || table.engine().give_back().unwrap_or_else(|error| {
             tracing::warn!(table = %table.name(), %error, "what a table that is gone takes is held while connections have chosen it");
             true

@@ -92,6 +92,11 @@ impl Table {
         Ok(())
     }
 
+    /// Whether somebody else holds the table, by this handle or another one.
+    pub fn is_held_elsewhere(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1 || Arc::strong_count(&self.hosted) > 1
+    }
+
     /// The table was split or truncated, and another one has taken its place.
     pub fn replace_by(&self, successor: Arc<Self>) {
         self.is_splitting.store(true, Ordering::Release);
