@@ -19,8 +19,8 @@ use tessera_transaction::TransactionId;
 #[derive(Default)]
 pub(crate) struct HeldCommands {
     by_holder: HashMap<TransactionId, Waiting>,
-    /// For which transaction commands of a pipeline wait, and how many, by the [place](tessera_store::hosting::PendingReply::address) of their operation. All wait
-    /// for the same one.
+    /// The transaction that commands of a pipeline wait for, all of them for the same one, and how many they are; by the
+    /// [address](tessera_store::hosting::PendingReply::address) of their operation.
     pipelines: HashMap<usize, (TransactionId, usize)>,
     /// Those that need not wait any more, and what came after these.
     ready: VecDeque<WriteCommand>,

@@ -135,7 +135,7 @@ impl NodeContext {
             };
             opened.push((entry, table));
         }
-        // Before those of before are known to have ended: their requests are to go to the tables that took their places.
+        // A handle that ends must lead to the table that took its place by then: requests under way go there.
         note_successors(&before, &opened);
         for (_, table) in &opened {
             let replaced = before.any(table.id()).filter(|before| !Arc::ptr_eq(before, table));

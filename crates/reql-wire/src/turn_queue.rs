@@ -213,7 +213,7 @@ mod tests {
         let [mut of_bob, mut of_cy] = [BOB, CY].map(|user| waiting(&queue, user));
         assert!(queue.is_wanted());
         drop(held.remove(0));
-        // Of one turn for ann, one for bob and none for cy.
+        // Ann has one turn left, bob has one, and cy has none.
         let of_cy = given(&mut of_cy).expect("cy has none");
         drop(held.remove(0));
         let of_ann = given(&mut first).expect("ann has none, and asked before");

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct UserLimits {
     /// Queries that are under way, those that wait for a thread included; zero is no limit.
     pub queries: usize,
-    /// Of the threads on which queries block, so many in a hundred.
+    /// The share of the threads on which queries block, in hundredths.
     pub threads_percent: usize,
 }
 

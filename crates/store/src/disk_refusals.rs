@@ -9,7 +9,7 @@ use tessera_types::{NodeId, RequestError};
 #[derive(Default)]
 pub(crate) struct DiskRefusals(RwLock<HashMap<NodeId, DiskRefusal>>);
 
-/// That a node takes no writes.
+/// What a node says of its disk that takes no writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DiskRefusal {
     /// What it answers.

@@ -61,30 +61,23 @@ impl Connection {
             self.note_answered(std::iter::once(Some(command)), replied);
             return Ok(());
         }
-        if self.writes_several_partitions(command, &owned) {
+        let writes_several = self.writes_several_partitions(command, &owned);
+        if writes_several || self.reads_several_partitions(command, &owned) {
             self.flush_pending().await;
             if !self.admit(command, &owned).await {
                 self.note_refused(Some(command));
                 return Ok(());
             }
             let (began, replied) = (Instant::now(), self.output.len());
-            self.write_several_partitions(command, &owned).await;
-            let ended = self.note_answered(std::iter::once(Some(command)), replied);
-            self.note_slow(&owned, ended - began);
-            return Ok(());
-        }
-        if self.reads_several_partitions(command, &owned) {
-            self.flush_pending().await;
-            if !self.admit(command, &owned).await {
-                self.note_refused(Some(command));
-                return Ok(());
+            if writes_several {
+                self.write_several_partitions(command, &owned).await;
+            } else {
+                match self.may_join_batch(command, &owned) {
+                    true => self.run_read(command, &owned, now).await,
+                    false => self.read_several_partitions(command, &owned).await,
+                }
+                self.note_read(replied);
             }
-            let (began, replied) = (Instant::now(), self.output.len());
-            match self.may_join_batch(command, &owned) {
-                true => self.run_read(command, &owned, now).await,
-                false => self.read_several_partitions(command, &owned).await,
-            }
-            self.note_read(replied);
             let ended = self.note_answered(std::iter::once(Some(command)), replied);
             self.note_slow(&owned, ended - began);
             return Ok(());

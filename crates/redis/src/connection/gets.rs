@@ -106,16 +106,8 @@ impl Connection {
                 self.flush_pending().await;
             }
             self.note_turn(ran, before);
-            let is_much = self.output.len() >= REPLY_BYTES;
-            if is_much {
-                self.write_out().await?;
-            }
-            let is_over = self.turn.is_over();
-            if is_over {
-                self.turn.end().await;
-            }
-            if is_over || is_much {
-                now = self.server.store.now();
+            if self.is_to_pause() {
+                now = self.pause().await?;
             }
         }
         self.gets = gets;

@@ -1,7 +1,8 @@
-//! How the replies of a connection go to its client.
+//! How the replies of a connection go to its client, and when it pauses for that.
 
 use super::Connection;
 use std::io;
+use tessera_types::UnixMillis;
 
 /// Replies are written out when they have grown to this.
 pub(super) const REPLY_BYTES: usize = 1 << 20;
@@ -10,6 +11,20 @@ impl Connection {
     /// Bytes that the connection has taken from the node's memory.
     fn held_bytes(&self) -> usize {
         self.input.capacity() + self.frame.held_bytes() + self.output.len()
+    }
+
+    /// Whether many replies are to be written out, or others to have a turn, before the connection goes on.
+    pub(super) fn is_to_pause(&self) -> bool {
+        self.output.len() >= REPLY_BYTES || self.turn.is_over()
+    }
+
+    /// Does that. Returns the time for what comes next.
+    pub(super) async fn pause(&mut self) -> io::Result<UnixMillis> {
+        if self.output.len() >= REPLY_BYTES {
+            self.write_out().await?;
+        }
+        self.turn.end().await;
+        Ok(self.server.store.now())
     }
 
     pub(super) async fn write_out(&mut self) -> io::Result<()> {

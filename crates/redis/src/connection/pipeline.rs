@@ -1,7 +1,6 @@
 //! A pipeline: the commands that one read brought, each carried out in turn.
 
 use super::gets::Begun;
-use super::output::REPLY_BYTES;
 use super::{Connection, http, turn};
 use crate::resp::{ParseError, ParseLimits, Parsed, parse};
 use std::io;
@@ -95,16 +94,8 @@ impl Connection {
                     break;
                 }
             }
-            let is_much = self.output.len() >= REPLY_BYTES;
-            if is_much {
-                self.write_out().await?;
-            }
-            let is_over = self.turn.is_over();
-            if is_over {
-                self.turn.end().await;
-            }
-            if is_over || is_much {
-                now = self.server.store.now();
+            if self.is_to_pause() {
+                now = self.pause().await?;
             }
         }
         frame.shrink();

@@ -82,13 +82,15 @@ impl Store {
 
     /// Whether the disk of a partition's leader takes no writes, as far as this node knows, and the partition's writes need it.
     pub(super) fn disk_refusal(&self, table: &Table, partition: u32) -> Option<Refusal> {
+        if !table.schema.is_persistent() {
+            return None;
+        }
         let node = match table.leader_of(partition) {
             Leader::Here => self.node(),
             Leader::Node(node) => node,
             Leader::Unknown => return None,
         };
-        let counts = table.schema.is_persistent() && self.is_heard(node);
-        let refusal = self.disk_refusals().of(node).filter(|_| counts)?;
+        let refusal = self.disk_refusals().of(node).filter(|_| self.is_heard(node))?;
         let catalog = self.catalog();
         let placement = catalog.get(table.id).and_then(|entry| entry.placement.get(partition as usize));
         let heirs = placement.iter().flat_map(|placement| &placement.current);

@@ -101,7 +101,7 @@ pub struct ReqlSection {
     pub query_threads: usize,
     /// Queries of one user that are under way at one time; more are refused. 0 for no limit.
     pub user_queries: usize,
-    /// Of the threads on which queries are under way, so many in a hundred are for one user; more queries wait.
+    /// The share of the threads on which queries are under way that one user may have, in hundredths; more queries wait.
     pub user_threads_percent: usize,
     /// The longest query.
     pub query_bytes: usize,

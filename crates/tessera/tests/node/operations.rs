@@ -6,8 +6,10 @@ use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
 use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::ops::Range;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -544,6 +546,19 @@ fn the_cli_gives_up_on_a_node_that_stands_still() {
     assert!(told.contains("it may or may not have done what was asked"), "{told}");
 }
 
+/// Sets keys until one is refused since the disk is full. Returns its number, and the refusal.
+fn set_until_refused(set: &mut impl FnMut(usize) -> Value, numbers: Range<usize>) -> (usize, String) {
+    for number in numbers {
+        match set(number) {
+            Value::Error(text) if text.starts_with("MISCONF") => return (number, text),
+            // Written when the disk filled up: it may or may not be there later.
+            Value::Error(text) => assert!(text.contains("outcome unknown"), "{text}"),
+            _ => {}
+        }
+    }
+    panic!("the disk never filled up");
+}
+
 #[test]
 fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     const MIB: usize = 1 << 20;
@@ -562,17 +577,7 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     let ballast = disk.path().join("ballast");
     let free = 96 * MIB - 30 * MIB;
     std::fs::write(&ballast, vec![0; free]).unwrap();
-    let mut stored = 1;
-    let refusal = loop {
-        match set(stored) {
-            Value::Error(text) if text.starts_with("MISCONF") => break text,
-            // Written when the disk filled up: it may or may not be there later.
-            Value::Error(text) => assert!(text.contains("outcome unknown"), "{text}"),
-            _ => {}
-        }
-        stored += 1;
-        assert!(stored < 10_000, "the disk never filled up");
-    };
+    let (stored, refusal) = set_until_refused(&mut set, 1..10_000);
     assert!(refusal.contains("disk is full") && refusal.contains("free space"), "{refusal}");
     let mut reader = node.client();
     reader.run("TABLE m");
@@ -592,27 +597,15 @@ fn a_file_that_may_not_become_larger_counts_as_a_full_disk() {
     node.cli("table create m --engine memory --durability hard --partitions 4");
     let mut client = node.client();
     client.run("TABLE m");
-    let limit = |bytes: &str| {
-        let process = node.process.id().to_string();
-        let set = Command::new("prlimit").args(["--pid", &process, &format!("--fsize={bytes}:")]).output().unwrap();
-        assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
-    };
-    limit("1048576");
+    let process = Pid::from_raw(i32::try_from(node.process.id()).unwrap());
+    let inherited = getrlimit(Resource::Fsize);
+    let limit = |current| prlimit(process, Resource::Fsize, Rlimit { current, ..inherited }).unwrap();
+    limit(Some(1 << 20));
     let mut set =
         |number: usize| client.call(&[b"SET".to_vec(), format!("k{number}").into(), vec![b'v'; 100_000]]).unwrap();
-    let mut number = 0;
-    let refusal = loop {
-        match set(number) {
-            Value::Error(text) if text.starts_with("MISCONF") => break text,
-            // Written when the limit was met: it may or may not be there later.
-            Value::Error(text) => assert!(text.contains("outcome unknown"), "{text}"),
-            _ => {}
-        }
-        number += 1;
-        assert!(number < 1_000, "the limit is never met");
-    };
+    let (number, refusal) = set_until_refused(&mut set, 0..1_000);
     assert!(refusal.contains("disk is full"), "{refusal}");
-    limit("unlimited");
+    limit(inherited.maximum);
     wait_for("writes go on", Duration::from_secs(30), || (set(number) == ok()).then_some(()));
 }
 

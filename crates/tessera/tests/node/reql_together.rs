@@ -230,7 +230,7 @@ fn no_document_is_held_for_a_table_that_was_truncated() {
                 let mut n = 0;
                 while !ending.load(Ordering::Relaxed) {
                     n += 1;
-                    // Of each writer its own: they hold up nobody else.
+                    // Each writer has documents of its own, so that no writer waits for another one.
                     let (id, other) = (n % 16 * 8 + writer as u64, n % 15 * 8 + writer as u64);
                     if client.ask(&atomically(&[set("t", id, n), set("u", other, n)])).is_array() {
                         acknowledged.fetch_add(1, Ordering::Relaxed);
