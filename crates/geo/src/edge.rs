@@ -119,10 +119,18 @@ pub(crate) fn distance(point: Point, a: Point, b: Point) -> f64 {
     2.0 * (0.5 * chord2.sqrt()).min(1.0).asin()
 }
 
+/// The squared length of a projection that is so short that much of it is rounding: the point is nearly a quarter of the globe away from
+/// all of the edge.
+const SHORT_PROJECTION: f64 = 1e-8;
+
 /// The point of an edge that is nearest to a point.
 pub(crate) fn nearest(point: Point, a: Point, b: Point) -> Point {
     let normal = a.normal(b);
-    let projected = point - normal * (point.dot(normal) / normal.square());
+    let project = |point: Point| point - normal * (point.dot(normal) / normal.square());
+    let mut projected = project(point);
+    if projected.square() < SHORT_PROJECTION {
+        projected = project(projected.normalized());
+    }
     if is_about_counterclockwise(normal, a, projected) && is_about_counterclockwise(projected, b, normal) {
         return projected.normalized();
     }

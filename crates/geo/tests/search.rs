@@ -43,6 +43,23 @@ fn has(ranges: &[CellRange], cells: &[u64]) -> bool {
     numbers.into_iter().any(|number| ranges.iter().any(|range| (range.first..=range.last).contains(&number)))
 }
 
+/// The nearest point was once made of what rounding leaves of a vector of no length, and lay anywhere.
+#[test]
+fn all_places_of_the_equator_are_as_far_from_a_pole() {
+    let globe = Ellipsoid { equator_radius: 6_378_137.0, flattening: 0.0 };
+    let at = |longitude, latitude| Position { longitude, latitude }.to_point();
+    for west in (0..720).map(|step| f64::from(step) / 2.0 - 180.1) {
+        for width in [0.3, 45.0, 108.5, 179.0] {
+            let line = Geometry::Line(Line::new(vec![at(west, 0.0), at(west + width, 0.0)]).unwrap());
+            for pole in [90.0, -90.0] {
+                let distance = globe.distance(at(17.0, pole), &line);
+                let expected = std::f64::consts::FRAC_PI_2 * globe.equator_radius;
+                assert!((distance - expected).abs() < 0.001, "{distance} m to {width} degrees from {west}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
