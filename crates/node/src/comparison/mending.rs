@@ -12,6 +12,8 @@ use tessera_types::ReplicaId;
 /// How long it is waited until another replica leads.
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
+/// A request to lead can be lost, or come to nothing on a busy machine; then it is made again. One that is under way is not disturbed by it.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Does something about a replica that differs from what a majority agrees on, and says what; `None` if nobody can tell who is
 /// right.
@@ -46,11 +48,15 @@ pub(super) async fn mend(context: &NodeContext, table: &Arc<Table>, partition: u
 /// Lets another replica lead. Returns whether this one leads no longer.
 async fn has_handed_over(context: &NodeContext, table: &Table, partition: u32, heir: ReplicaId) -> bool {
     let state = table.partition(partition);
-    context.inbox_of(table.id(), partition).transfer_leadership(group_of(table.id(), partition), heir);
     let began = Instant::now();
+    let mut asked: Option<Instant> = None;
     while state.is_serving() {
         if began.elapsed() > PATIENCE {
             return false;
+        }
+        if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN) {
+            asked = Some(Instant::now());
+            context.inbox_of(table.id(), partition).transfer_leadership(group_of(table.id(), partition), heir);
         }
         tokio::time::sleep(POLL).await;
     }

@@ -5,22 +5,15 @@
 
 use super::part::TransactionPart;
 use super::transact::Transacted;
+use crate::disk_refusals::Refusal;
 use crate::store::Store;
 use crate::table::{Leader, Table};
 use std::time::{Duration, Instant};
-use tessera_consensus::DISK_PATIENCE;
 use tessera_types::RequestError;
 
 /// Between two looks, if no partition tells that it has a leader.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-
-/// Why a partition takes no writes.
-pub(super) struct Refusal {
-    reason: RequestError,
-    /// Whether another node may lead soon.
-    may_end_soon: bool,
-}
 
 impl Store {
     /// Whether a partition has a leader, as far as this node knows, that is heard of and can be reached.
@@ -78,24 +71,6 @@ impl Store {
             self.another_leader(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
-    }
-
-    /// Whether the disk of a partition's leader takes no writes, as far as this node knows, and the partition's writes need it.
-    pub(super) fn disk_refusal(&self, table: &Table, partition: u32) -> Option<Refusal> {
-        if !table.schema.is_persistent() {
-            return None;
-        }
-        let node = match table.leader_of(partition) {
-            Leader::Here => self.node(),
-            Leader::Node(node) => node,
-            Leader::Unknown => return None,
-        };
-        let refusal = self.disk_refusals().of(node).filter(|_| self.is_heard(node))?;
-        let catalog = self.catalog();
-        let placement = catalog.get(table.id).and_then(|entry| entry.placement.get(partition as usize));
-        let heirs = placement.iter().flat_map(|placement| &placement.current);
-        let has_heir = heirs.filter(|replica| !replica.is_witness()).any(|replica| replica.node != node);
-        Some(Refusal { reason: refusal.reason, may_end_soon: has_heir && refusal.since.elapsed() < DISK_PATIENCE })
     }
 
     /// Why partitions cannot be asked, however often it is tried, if that is known here.

@@ -73,8 +73,8 @@ impl Store {
     /// the order in which they stand, if the face [asks for that](Route::IN_ORDER).
     ///
     /// Returns `None` when all parts have an outcome. Those that were not done are tried `until` then, once at least, and as long as
-    /// some of them make progress; after that, or once the table is dropped, they are [`PartOutcome::NotDone`], for the reason that was
-    /// heard last. Returns the successor of the table if the table was split: the parts that have no outcome were not done, and belong to
+    /// some of them make progress; after that, once the table is dropped, or at once if the disk of the only node that can lead takes no
+    /// writes, they are [`PartOutcome::NotDone`], for the reason that was heard last. Returns the successor of the table if the table was split: the parts that have no outcome were not done, and belong to
     /// the successor's partitions.
     ///
     /// Cancellation: parts that are under way are carried out to their end, and nobody hears what became of them.
@@ -134,6 +134,16 @@ impl Store {
                 continue;
             }
             let in_vain = self.in_vain(table);
+            for (at, part) in parts.iter_mut().enumerate().filter(|(at, _)| reasons.is_of_disk(*at)) {
+                // A disk that takes nothing now will hardly do so in time.
+                if let Some(refusal) = self.disk_refusal(table, part.partition).filter(|it| !it.may_end_soon) {
+                    part.give_up(refusal.reason);
+                    left -= 1;
+                }
+            }
+            if left == 0 {
+                break;
+            }
             if Instant::now() >= until || in_vain.is_some() {
                 for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.outcome.is_none()) {
                     part.give_up(in_vain.clone().unwrap_or_else(|| reasons.take(at)));

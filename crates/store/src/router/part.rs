@@ -112,6 +112,11 @@ impl Reasons {
         self.0.clear();
     }
 
+    /// Whether a part was refused since a disk takes no writes.
+    pub(super) fn is_of_disk(&self, at: usize) -> bool {
+        self.0.get(&at).is_some_and(RequestError::is_of_disk)
+    }
+
     pub(super) fn take(&mut self, at: usize) -> RequestError {
         self.0.remove(&at).unwrap_or(RequestError::NotReady)
     }

@@ -115,12 +115,16 @@ fn a_replica_that_stands_alone_is_found_reported_and_replaced() {
 
     for (table, partition) in [("r", led), ("m", followed)] {
         let before = cluster.replicas_of(0, table)[partition as usize].clone();
-        let (code, compared) = cluster.compare(0, table);
-        assert_eq!((code, &compared["outcome"]), (6, &"differ".into()), "{compared}");
-        let of_partition = |at: u32| &compared["partitions"][at as usize];
-        (0..PARTITIONS).filter(|at| *at != partition).for_each(|at| assert_eq!(of_partition(at)["outcome"], "equal"));
-        let mended = of_partition(partition)["mended"].as_str().unwrap();
-        assert!(mended.contains("replica 3.") && mended.contains("is being replaced"), "{mended}");
+        // The replica that leads is replaced once it has handed over, which may not come about at once on a busy machine.
+        cluster.wait_for("the replica is being replaced", WHOLE, || {
+            let (code, compared) = cluster.compare(0, table);
+            assert_eq!((code, &compared["outcome"]), (6, &"differ".into()), "{compared}");
+            let of_partition = |at: u32| &compared["partitions"][at as usize];
+            (0..PARTITIONS).filter(|at| *at != partition).for_each(|at| assert_eq!(of_partition(at)["outcome"], "equal"));
+            let mended = of_partition(partition)["mended"].as_str().unwrap();
+            assert!(mended.contains("replica 3.") && mended.contains("stands alone"), "{mended}");
+            mended.contains("is being replaced")
+        });
         let words = format!("table {table}: the replicas of partition {partition} differ");
         let is_told = || cluster.status(1).is_some_and(|status| status["issues"].to_string().contains(&words));
         cluster.wait_for("all nodes hear of it", WHOLE, is_told);
@@ -131,7 +135,7 @@ fn a_replica_that_stands_alone_is_found_reported_and_replaced() {
         cluster.wait_until_equal(0, table);
     }
     let found: f64 = (0..3).map(|at| cluster.metric(at, "tessera_replica_differences_total").unwrap()).sum();
-    assert_eq!(found, 2.0);
+    assert!(found >= 2.0, "{found}");
 }
 
 /// A replica whose file has a flipped bit cannot be digested there: whoever finds it first, it is replaced, and clients are answered by

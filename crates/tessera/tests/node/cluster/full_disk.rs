@@ -130,6 +130,7 @@ fn a_full_disk_holds_no_keys_of_transactions() {
         }
         for (full, well) in full.iter().zip(well) {
             assert_eq!(run(client, &format!("SET {well} whole")), Value::Simple("OK".into()));
+            assert_refused(client, &format!("SET {full} half"));
             assert_refused(client, &format!("MSET {full} half {well} half"));
             assert_refused(client, &format!("MSET {well} half {full} half"));
             assert_refused(client, &format!("DEL {full} {well}"));
