@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::listener::Patience;
+use crate::metrics_format::MetricsFormat;
 use crate::server::AdminServer;
 use crate::tables::all_counted;
 use crate::{AdminListener, access, cluster, compaction, comparison, doors, metrics, queries, tables, traffic, users};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -108,14 +109,17 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let serving: u32 = tables.iter().map(|table| table.serving_partitions).sum();
     let log = server.store().log_status();
     let cluster = cluster::info(&server.node);
-    let mut issues = cluster.issues();
-    issues.extend(server.node.set_aside());
-    issues.extend(server.node.damage());
-    issues.extend(server.node.lack_of_time());
-    issues.extend(comparison::issues(&server.node));
-    if server.store().is_removed() {
-        issues.push(RequestError::Removed.to_string());
-    }
+    let mut issues = if server.store().is_removed() {
+        // What it knows of its former cluster says nothing, and what is proposed against it would do harm there.
+        vec![RequestError::Removed.to_string()]
+    } else {
+        let mut issues = cluster.issues();
+        issues.extend(server.node.set_aside());
+        issues.extend(server.node.damage());
+        issues.extend(server.node.lack_of_time());
+        issues.extend(comparison::issues(&server.node));
+        issues
+    };
     if server.node.is_overtaken() {
         issues.push(
             "the data directory of this node is older than what the node had; it takes part in nothing until other nodes \
@@ -146,7 +150,8 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     }))
 }
 
-async fn show_metrics(State(server): State<AdminServer>) -> Response {
-    let text = metrics::render(&server.node, &server.extra_metrics);
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+async fn show_metrics(State(server): State<AdminServer>, headers: HeaderMap) -> Response {
+    let format = MetricsFormat::wanted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
+    let text = format.write(metrics::render(&server.node, &server.extra_metrics));
+    ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }

@@ -14,6 +14,7 @@ mod drains;
 mod failure;
 mod listener;
 mod metrics;
+mod metrics_format;
 mod process;
 mod queries;
 mod query_sessions;

@@ -55,7 +55,7 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
             ("tessera_table_writes_total", "Writes received", table.counts.writes as f64),
             ("tessera_table_read_units_total", "Capacity units read", table.counts.read_units as f64),
             ("tessera_table_write_units_total", "Capacity units written", table.counts.write_units as f64),
-            ("tessera_table_records", "Records, an estimate on RocksDB", engine.records as f64),
+            ("tessera_table_records", "Records; of more than 10,000 on RocksDB an estimate", engine.records as f64),
             ("tessera_table_memory_bytes", "Memory of records or memtables", engine.memory_bytes as f64),
             ("tessera_table_disk_bytes", "Bytes of files", engine.disk_bytes as f64),
             (

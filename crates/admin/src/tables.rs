@@ -187,7 +187,7 @@ impl TableInfo {
         let Some(table) = store.table_numbered(self.number).filter(|_| self.statistics.records_are_estimated) else {
             return;
         };
-        let counting = tokio::task::spawn_blocking(move || from_caches(|| table.count_few_here()));
+        let counting = tokio::task::spawn_blocking(move || from_caches(|| table.count_few_here(u64::MAX)));
         // A disk that hangs must not keep operators from seeing the rest.
         if let Ok(Ok(Ok(Some(records)))) = tokio::time::timeout(COUNTING, counting).await {
             self.statistics.records = records;

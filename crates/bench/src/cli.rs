@@ -69,6 +69,7 @@ Examples:
     /// Print result files as one table
     Table {
         /// Files that `bench run --json` wrote
+        #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Make an HTML page of a result file
@@ -109,7 +110,7 @@ struct RunArgs {
     #[arg(long)]
     select: Option<u32>,
     /// User whose password it is; the default user if this is left out
-    #[arg(long, requires = "password")]
+    #[arg(long)]
     user: Option<String>,
     #[arg(long, env = "TESSERA_PASSWORD", hide_env_values = true)]
     password: Option<String>,
@@ -287,6 +288,9 @@ impl RunArgs {
             if number == 0 {
                 bail!("--{name} is at least 1");
             }
+        }
+        if self.user.is_some() && self.password.is_none() {
+            bail!("--user needs --password, or redis.password among the properties");
         }
         if self.records == 0 || self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
             bail!("--records and --rate are above 0");

@@ -238,14 +238,17 @@ impl<'a> Loop<'a> {
                     pace.arm();
                 }
             }
-            self.poll.poll(&mut events, Some(Duration::from_millis(50)))?;
+            match self.poll.poll(&mut events, Some(Duration::from_millis(50))) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                polled => polled?,
+            }
             for event in events.iter().filter(|event| event.token() != PACE) {
                 let (number, link) = (event.token().0 / self.links_each, event.token().0 % self.links_each);
                 if event.is_writable() {
                     self.connections[number].links[link].write()?;
                 }
                 if event.is_readable() {
-                    self.read(number, link)?;
+                    self.read(number, link, event.is_read_closed())?;
                 }
             }
             self.progress.done.store(self.done, Ordering::Relaxed);
@@ -330,12 +333,16 @@ impl<'a> Loop<'a> {
         self.started += 1;
     }
 
-    fn read(&mut self, number: usize, link: usize) -> anyhow::Result<()> {
+    /// Reads what has arrived; of a connection that the server has closed, to the end, which is not told a second time.
+    fn read(&mut self, number: usize, link: usize, is_closed: bool) -> anyhow::Result<()> {
         let mut buffer = [0; 64 << 10];
         loop {
             let connection = &mut self.connections[number];
             let Link { socket, counter, in_flight, .. } = &mut connection.links[link];
             let length = match socket.read(&mut buffer) {
+                Ok(0) if self.plan.tls.is_none() => {
+                    bail!("the server closed a connection; does it expect TLS (--tls)?")
+                }
                 Ok(0) => bail!("the server closed a connection"),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -354,7 +361,7 @@ impl<'a> Loop<'a> {
                 }
             }
             let failed = counter.errors().count > errors;
-            let is_emptied = socket.is_emptied_by_short_reads() && length < buffer.len();
+            let is_emptied = !is_closed && socket.is_emptied_by_short_reads() && length < buffer.len();
             connection.in_flight -= done.len();
             let is_idle = connection.in_flight == 0 && !done.is_empty();
             let now = Instant::now();
@@ -439,19 +446,8 @@ fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<Socket<TcpStream>
 mod tests {
     use super::*;
 
-    /// What is done to warm up was once counted, and left a run waiting for operations that nobody began.
-    #[test]
-    fn a_run_of_so_many_operations_ends_after_them() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        std::thread::spawn(move || crate::null_server::run(address.port(), 10));
-        let began = Instant::now();
-        while std::net::TcpStream::connect(address).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(20), "the server answers");
-            std::thread::yield_now();
-        }
-        let plan = Plan {
+    fn plan(address: SocketAddr) -> Plan {
+        Plan {
             route: Route::Any(vec![address]),
             tls: None,
             greeting: Vec::new(),
@@ -468,9 +464,53 @@ mod tests {
             operations: Some(100),
             limit: Duration::from_secs(1),
             seed: 1,
-        };
-        let measured = run(&plan, &Arc::default(), || {}).unwrap();
+        }
+    }
+
+    /// What is done to warm up was once counted, and left a run waiting for operations that nobody began.
+    #[test]
+    fn a_run_of_so_many_operations_ends_after_them() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        std::thread::spawn(move || crate::null_server::run(address.port(), 10));
+        let began = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the server answers");
+            std::thread::yield_now();
+        }
+        let measured = run(&plan(address), &Arc::default(), || {}).unwrap();
         assert!(measured.elapsed < Duration::from_secs(20), "it ended by the operations");
         assert!((100..108).contains(&measured.reads.summary().operations));
+    }
+
+    /// A server that expects TLS sends an alert and closes the connection. Its end, which was told together with the alert, was never read.
+    #[test]
+    fn a_connection_that_ends_behind_what_was_sent_is_an_error() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in server.incoming() {
+                std::thread::spawn(move || {
+                    let mut stream = stream.unwrap();
+                    let _ = stream.read(&mut [0; 1 << 16]);
+                    stream.write_all(b"\x15\x03\x03\0\x02\x02\x46").unwrap();
+                    let _ = stream.shutdown(std::net::Shutdown::Write);
+                    // Without a reset, which would be told as an error of its own.
+                    std::mem::forget(stream);
+                });
+            }
+        });
+        let progress = Arc::new(Progress::default());
+        let (stopping, stopped) = (progress.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            if stopped.1.recv_timeout(Duration::from_secs(20)).is_err() {
+                stopping.stop.store(true, Ordering::Relaxed);
+            }
+        });
+        let outcome = load(&plan(address), &progress);
+        let _ = stopped.0.send(());
+        let error = outcome.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("closed a connection") && error.contains("--tls"), "{error}");
     }
 }

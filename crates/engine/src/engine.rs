@@ -17,7 +17,7 @@ use tessera_types::{RecordKey, Space, TableSettings, UnixMillis};
 /// do not wait for the disk, but fail with [`EngineError::WouldWait`].
 ///
 /// **Beside the records**, which are ordered by hash, a partition has [ordered spaces](Space). They are written by the same log
-/// entries, and are cleared, written to checkpoints, restored, digested and counted with the records. What is said of expiry and
+/// entries, and are cleared, written to checkpoints, restored, and digested with the records. What is said of expiry and
 /// eviction concerns the records only: what is in a space stays until it is deleted.
 pub trait Engine: Send + Sync {
     /// Calls `visit` with the stored value of `key`. Returns whether there is one.

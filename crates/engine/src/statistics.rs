@@ -8,7 +8,7 @@ pub(crate) fn share(part: u64, all: u64) -> f64 {
 /// What an engine tells about one table on this node. Counts are since the node started.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EngineStatistics {
-    /// Records, expired ones included until they are removed; an estimate on RocksDB.
+    /// Records and documents, expired ones included until they are removed. RocksDB estimates it, and counts what the node keeps for itself.
     pub records: u64,
     /// Whether `records` is an estimate.
     pub records_are_estimated: bool,

@@ -327,7 +327,7 @@ fn what_a_dropped_space_took_in_memory_is_freed_bit_by_bit() {
     }
     let full = budget.used_bytes() - empty;
     assert!((1_300_000..1_800_000).contains(&full), "{full} bytes for 10,000 records of 104 bytes");
-    assert_eq!(engine.statistics().records, 10_000);
+    assert_eq!(engine.statistics().records, 0, "only documents are records of the table");
     write(&engine, 0, |out| encode_drop_space(out, Space(16)));
     assert_eq!(engine.next_space(0, Space(0)).unwrap(), None);
     assert!(budget.used_bytes() > empty + full / 2, "nobody waits until all is freed");

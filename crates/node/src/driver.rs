@@ -364,6 +364,6 @@ impl NodeContext {
     /// Whether another node is there, and means to stay.
     fn may_lead(&self, node: NodeId) -> bool {
         let is_there = self.transport.silence(node).is_some_and(|silence| silence < QUIET);
-        is_there && !self.stopping.lock().contains(&node)
+        is_there && !self.stopping.contains(node)
     }
 }

@@ -42,6 +42,7 @@ mod snapshot;
 mod split;
 mod stalled_writes;
 mod status_query;
+mod stopping_nodes;
 #[cfg(test)]
 mod test_node;
 mod threads;

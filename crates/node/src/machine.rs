@@ -94,7 +94,9 @@ impl PartitionsMachine {
         for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             if let Some(hosted) = self.partitions.get_mut(group) {
                 hosted.overlay.applied(*index);
-                if hosted.table.partition(hosted.partition).ledger().applied(*index) {
+                let state = hosted.table.partition(hosted.partition);
+                state.expiry_fence().set_in_flight(hosted.overlay.judged_from());
+                if state.ledger().applied(*index) {
                     self.context.leader_news.notify_waiters();
                 }
             }
@@ -140,7 +142,10 @@ impl StateMachine for PartitionsMachine {
             return Evaluated::Refused;
         }
         let began = payload.len();
-        let times = Times::of_leader(now, table.engine().time(*partition).max(*told), is_certain);
+        let time = table.engine().time(*partition).max(*told);
+        let judged_from = overlay.judged_from().unwrap_or(if is_certain { now.max(time) } else { time });
+        let now = table.partition(*partition).expiry_fence().begin_write(now, judged_from);
+        let times = Times::of_leader(now, time, is_certain);
         let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
         let mut command = command;
         let mut verdict = match cold_commands.is_impatient() {
@@ -169,12 +174,15 @@ impl StateMachine for PartitionsMachine {
         }
         cold_commands.note_evaluated();
         let WriteCommand { sync, leader_acked, confirm, pending_reply, .. } = command;
+        let fence = table.partition(*partition).expiry_fence();
         if verdict == Verdict::Abandon {
             transaction.abandon();
+            fence.set_in_flight(overlay.judged_from());
             return Evaluated::NoChange { reply: pending_reply, confirm };
         }
         let changes = transaction.into_changes();
         if changes.is_empty() {
+            fence.set_in_flight(overlay.judged_from());
             return Evaluated::NoChange { reply: pending_reply, confirm };
         }
         *told = changes.time().map_or(*told, |time| time.max(*told));
@@ -186,6 +194,7 @@ impl StateMachine for PartitionsMachine {
             changes.hash_keys(payload).for_each(|hash_key| watched.touch(hash_key));
         }
         changes.enter(overlay, payload);
+        fence.set_in_flight(overlay.judged_from());
         let state = table.partition(*partition);
         if held_commands.release(|holder| state.ledger().has_intent(holder)) {
             context.inbox_of(table.id(), *partition).go_on(group);
@@ -255,6 +264,7 @@ impl StateMachine for PartitionsMachine {
             state.stop_leading();
             // What was acknowledged early and is lost would be waited for in vain.
             state.forget_leader_acked();
+            state.expiry_fence().set_in_flight(None);
             hosted.overlay = Overlay::default();
             hosted.told = UnixMillis::new(0);
         }
@@ -382,6 +392,7 @@ impl StateMachine for PartitionsMachine {
             return true;
         }
         *overlay = Overlay::default();
+        table.partition(*partition).expiry_fence().set_in_flight(None);
         let (table, partition) = (table.clone(), *partition);
         let replace = move || {
             match file {

@@ -9,10 +9,11 @@ use crate::known_damage::KnownDamage;
 use crate::refused_writes::RefusedWrites;
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
+use crate::stopping_nodes::StoppingNodes;
 use crate::threads::Threads;
 use crate::traffic::Traffic;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
@@ -77,8 +78,7 @@ pub(crate) struct NodeContext {
     /// When this process began.
     pub(crate) began: Instant,
     pub(crate) must_start_again: Notify,
-    /// Nodes that said that they stop: nobody asks them to lead.
-    pub(crate) stopping: Mutex<HashSet<NodeId>>,
+    pub(crate) stopping: StoppingNodes,
     pub(crate) threads: Threads,
     pub(crate) disk_readers: Arc<DiskReaders>,
     /// Told whenever a partition gets a leader, here or elsewhere.

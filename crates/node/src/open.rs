@@ -16,6 +16,7 @@ use crate::peers::{GroupMessages, PeerHandler};
 use crate::refused_writes::RefusedWrites;
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing};
+use crate::stopping_nodes::StoppingNodes;
 use crate::threads::{self, Threads};
 use crate::traffic::Traffic;
 use crate::worker::NodeWorker;
@@ -164,7 +165,7 @@ impl Node {
             generations,
             began: Instant::now(),
             must_start_again: Notify::new(),
-            stopping: Mutex::default(),
+            stopping: StoppingNodes::default(),
             threads: Threads::default(),
             disk_readers,
         });

@@ -40,7 +40,7 @@ impl Handler for PeerHandler {
                 message::DAMAGED => context.hear_damage(from, &payload),
                 message::TRAFFIC => context.traffic.hear(from, payload),
                 message::STOPS => {
-                    context.stopping.lock().insert(from);
+                    context.stopping.note(from);
                     context.store.note_disk_refusal(from, decode_reason(payload));
                 }
                 _ => {}
@@ -138,7 +138,7 @@ async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
 
 impl NodeContext {
     fn hear_that_it_stays(&self, node: NodeId) {
-        self.stopping.lock().remove(&node);
+        self.stopping.forget(node);
         self.store.note_disk_refusal(node, None);
     }
 

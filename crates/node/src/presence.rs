@@ -33,7 +33,7 @@ impl Watch {
         let is_restarted = |node: &NodeId| context.generations.was_started_again_within(*node, lead_again_after);
         let restarted = nodes.iter().copied().filter(is_restarted).collect();
         let standings = nodes.into_iter().map(|node| (node, self.standing(context, node)));
-        let stopping = context.stopping.lock().iter().copied().collect();
+        let stopping = context.stopping.all();
         Presence::new(standings.collect::<Vec<_>>(), stopping).with_restarted(restarted)
     }
 

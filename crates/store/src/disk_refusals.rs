@@ -4,9 +4,13 @@ use crate::store::Store;
 use crate::table::{Leader, Table};
 use parking_lot::RwLock;
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tessera_consensus::DISK_PATIENCE;
 use tessera_types::{NodeId, RequestError};
+
+/// A node that takes no writes says so twice a second. What it has not said for so long does not count any more: the word that it takes writes again
+/// may have been lost.
+const LAPSE: Duration = Duration::from_secs(5);
 
 /// What nodes say of their disks, this one included.
 #[derive(Default)]
@@ -19,6 +23,8 @@ pub(crate) struct DiskRefusal {
     pub(crate) reason: RequestError,
     /// Since when that is known here.
     pub(crate) since: Instant,
+    /// When it was said last.
+    told: Instant,
 }
 
 /// Why a partition takes no writes.
@@ -52,18 +58,18 @@ impl DiskRefusals {
     /// Why a node takes no writes; `None` if it does.
     pub(crate) fn note(&self, node: NodeId, reason: Option<RequestError>) {
         let Some(reason) = reason else {
-            if self.of(node).is_some() {
+            if self.0.read().contains_key(&node) {
                 self.0.write().remove(&node);
             }
             return;
         };
-        let mut known = self.0.write();
-        let since = known.get(&node).map_or_else(Instant::now, |known| known.since);
-        known.insert(node, DiskRefusal { reason, since });
+        let told = Instant::now();
+        let since = self.of(node).map_or(told, |known| known.since);
+        self.0.write().insert(node, DiskRefusal { reason, since, told });
     }
 
     pub(crate) fn of(&self, node: NodeId) -> Option<DiskRefusal> {
-        self.0.read().get(&node).cloned()
+        self.0.read().get(&node).filter(|refusal| refusal.told.elapsed() < LAPSE).cloned()
     }
 }
 
@@ -80,9 +86,22 @@ mod tests {
         let first = refusals.of(node).unwrap();
         let other = RequestError::DiskFailed("broken".into());
         refusals.note(node, Some(other.clone()));
-        assert_eq!(refusals.of(node), Some(DiskRefusal { reason: other, since: first.since }));
+        let second = refusals.of(node).unwrap();
+        assert_eq!((second.reason, second.since), (other, first.since));
         assert_eq!(refusals.of(NodeId(2)), None);
         refusals.note(node, None);
         assert_eq!(refusals.of(node), None);
+    }
+
+    /// The word that a node takes writes again was lost with a connection, and its partitions were refused to transactions for ever.
+    #[test]
+    fn a_refusal_that_is_not_said_again_lapses() {
+        let (refusals, node) = (DiskRefusals::default(), NodeId(1));
+        refusals.note(node, Some(RequestError::DiskFull));
+        let long_ago = Instant::now().checked_sub(LAPSE).expect("the machine has run for longer");
+        refusals.0.write().get_mut(&node).unwrap().told = long_ago;
+        assert_eq!(refusals.of(node), None);
+        refusals.note(node, Some(RequestError::DiskFull));
+        assert!(refusals.of(node).unwrap().since > long_ago, "it counts from now on");
     }
 }

@@ -25,6 +25,7 @@ mod deleted_hash_keys;
 mod disk_readers;
 mod disk_refusals;
 mod errors;
+mod expiry_fence;
 mod face_meter;
 mod group;
 mod histogram;
@@ -86,6 +87,7 @@ pub mod hosting {
     pub use crate::clock::{ClusterClock, HeardClock};
     pub use crate::cluster_view::ClusterView;
     pub use crate::errors::{damaged, request_error};
+    pub use crate::expiry_fence::ExpiryFence;
     pub use crate::group::{group_of, partition_of_group};
     pub use crate::inboxes::Inboxes;
     pub use crate::known_leader::KnownLeader;

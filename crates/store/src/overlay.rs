@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeBounds;
 use tessera_engine::mutation::{self, Location, Mutation, SpaceLocation};
 use tessera_engine::{KeyRange, Order, SortKeyRange};
-use tessera_types::{RecordKey, Space};
+use tessera_types::{RecordKey, Space, UnixMillis};
 
 /// Calls that look into the entry being put together are given its payload as `building`.
 #[derive(Default)]
@@ -31,6 +31,8 @@ pub struct Overlay {
     batch: u64,
     /// Whether it has writes.
     is_building: bool,
+    /// The time by which the first of its writes was judged, if it has writes.
+    judged_from: Option<UnixMillis>,
     /// The batch that last cleared the partition: what is applied under it is hidden.
     cleared_by: Option<u64>,
     /// The batches before, oldest first.
@@ -45,6 +47,8 @@ struct InFlight<L = Location> {
 struct Proposed {
     index: u64,
     payload: Bytes,
+    /// The time by which the first of its writes was judged.
+    judged_from: Option<UnixMillis>,
 }
 
 /// What the overlay says about a record.
@@ -98,6 +102,16 @@ impl Overlay {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.proposed.is_empty() && !self.is_building
+    }
+
+    /// The time by which the first of all writes was judged that are not applied yet.
+    pub fn judged_from(&self) -> Option<UnixMillis> {
+        self.proposed.front().map_or(self.judged_from, |first| first.judged_from)
+    }
+
+    /// What is written next was judged by this time.
+    pub(crate) fn judged(&mut self, at: UnixMillis) {
+        self.judged_from.get_or_insert(at);
     }
 
     pub(crate) fn may_hold_sort_keys(&self) -> bool {
@@ -212,7 +226,7 @@ impl Overlay {
 
     /// Everything written since the last call is in log entry `index`.
     pub fn proposed(&mut self, index: u64, payload: Bytes) {
-        self.proposed.push_back(Proposed { index, payload });
+        self.proposed.push_back(Proposed { index, payload, judged_from: self.judged_from.take() });
         self.batch += 1;
         self.is_building = false;
     }

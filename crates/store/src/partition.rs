@@ -1,6 +1,7 @@
 //! A partition of a table on this node: what its loop says about it, and what readers and writers look at.
 
 use crate::change_capture::ChangeCapture;
+use crate::expiry_fence::ExpiryFence;
 use crate::hot_keys::HotKeys;
 use crate::known_leader::KnownLeader;
 use crate::ledger::PartitionLedger;
@@ -40,6 +41,7 @@ pub struct Partition {
     pub(crate) meter: Meter,
     pub(crate) hot_keys: HotKeys,
     pub(crate) ledger: PartitionLedger,
+    pub(crate) expiry_fence: ExpiryFence,
 }
 
 impl Partition {
@@ -57,6 +59,7 @@ impl Partition {
             meter: Meter::default(),
             hot_keys: HotKeys::default(),
             ledger: PartitionLedger::default(),
+            expiry_fence: ExpiryFence::default(),
         }
     }
 
@@ -83,6 +86,11 @@ impl Partition {
     /// What the leader knows of transactions over partitions.
     pub fn ledger(&self) -> &PartitionLedger {
         &self.ledger
+    }
+
+    /// By which times readers and writers have judged what has expired.
+    pub fn expiry_fence(&self) -> &ExpiryFence {
+        &self.expiry_fence
     }
 
     /// The search for hot keys, if one runs.

@@ -4,10 +4,11 @@ use crate::coordination::TransactionCounts;
 use crate::face_meter::FaceStatistics;
 use crate::meter::Counts;
 use crate::store::Store;
+use crate::table::Table;
 use std::time::Duration;
 use tessera_cluster::Split;
 use tessera_consensus::log::LogStatistics;
-use tessera_engine::{EngineStatistics, RocksStatistics};
+use tessera_engine::{EngineStatistics, RocksStatistics, from_caches};
 use tessera_types::{EngineKind, TableNumber, TableSchema, TableSettings};
 
 /// Counts and sizes of the node's store.
@@ -54,6 +55,20 @@ pub struct TableStatistics {
     pub rocksdb: Option<RocksStatistics>,
 }
 
+/// Of a table with so many records at most they are counted each time that somebody asks what the store tells.
+const COUNTED: u64 = 10_000;
+
+/// Where the engine only estimates how many records there are, a few are counted, unless it would take the disk.
+fn engine_statistics(table: &Table) -> EngineStatistics {
+    let mut statistics = table.engine.statistics();
+    if statistics.records_are_estimated
+        && let Ok(Some(records)) = from_caches(|| table.count_few_here(COUNTED))
+    {
+        (statistics.records, statistics.records_are_estimated) = (records, false);
+    }
+    statistics
+}
+
 impl Store {
     /// What clients have asked each face. Of tables, those that are active count.
     pub fn face_statistics(&self) -> Vec<FaceStatistics> {
@@ -89,7 +104,7 @@ impl Store {
                         serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
                         counts: table.partitions.iter().map(|state| state.meter.counts()).sum(),
                         lag: (0..table.schema.partitions).filter_map(|partition| table.lag(partition)).max(),
-                        engine: table.engine.statistics(),
+                        engine: engine_statistics(table),
                         rocksdb: (table.schema.engine == EngineKind::Rocksdb).then_some(rocksdb),
                     }
                 })

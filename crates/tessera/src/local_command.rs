@@ -218,7 +218,8 @@ async fn watch(args: &LocalArgs, nodes: &mut Vec<Node>) -> Result<(), ExitError>
             let (port, log) = (REDIS_PORT + args.port_offset + port_offset(node.number), node.log.display());
             let ended = format!("the node with port {port} ended by itself ({status}); its last words are in {log}");
             if !is_ready {
-                return Err(ExitError::Other(ended));
+                let words = last_words(&node.log).map_or_else(String::new, |words| format!(": {words}"));
+                return Err(ExitError::Other(ended + &words));
             }
             println!("{ended}; it is started again in {} seconds", RESTART.as_secs());
             tokio::time::sleep(RESTART).await;
@@ -254,6 +255,13 @@ fn create_onebox_tables(admin: &NodeArgs) -> Result<(), ExitError> {
         call(admin, "POST", "/v1/tables", Some(&table))?;
     }
     Ok(())
+}
+
+/// The last line that a node has written to its log.
+fn last_words(log: &Path) -> Option<String> {
+    let text = std::fs::read(log).ok()?;
+    let text = String::from_utf8_lossy(&text[text.len().saturating_sub(4 << 10)..]).into_owned();
+    text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_string)
 }
 
 /// What the node was given when it founded the cluster or joined it.

@@ -438,7 +438,7 @@ impl Partition {
 
     pub(super) fn add_to(&self, statistics: &mut EngineStatistics) {
         let state = self.state.read();
-        statistics.records += (state.records + state.spaces.records()) as u64;
+        statistics.records += (state.records + state.spaces.documents()) as u64;
         if let Some(hash_keys) = &mut statistics.hash_keys {
             *hash_keys += state.index.hash_keys() as u64;
         }

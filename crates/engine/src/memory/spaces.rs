@@ -87,8 +87,9 @@ impl Spaces {
         self.0.values().map(SpaceRecords::bytes).sum()
     }
 
-    pub(super) fn records(&self) -> usize {
-        self.0.values().map(SpaceRecords::len).sum()
+    /// How many documents there are. What a node keeps for itself, and entries of indexes, are no records of the table.
+    pub(super) fn documents(&self) -> usize {
+        self.0.get(&Space::DOCUMENTS).map_or(0, SpaceRecords::len)
     }
 
     pub(super) fn get(&self, space: Space, key: &[u8]) -> Option<&[u8]> {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
+use tessera_cluster::{Catalog, CatalogCommand, CopyReport, CopyState, Split};
 use tessera_consensus::GroupId;
 use tessera_engine::{PageLimit, mutation};
 use tessera_store::hosting::{Seal, Tap, group_of};
@@ -31,6 +31,8 @@ const TAIL_PAUSE: Duration = Duration::from_millis(10);
 const FEW: usize = 64;
 /// How long a partition waits whose copy has failed before it starts again.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
+/// How often a copier that waits for another node looks whether the split is still wanted.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// What this node copies.
 pub(crate) struct Copiers {
@@ -107,6 +109,7 @@ impl Copier {
             let _permit = others.paging.acquire().await.map_err(|error| error.to_string())?;
             // It may have been a long wait, and whoever leads now should not be overtaken.
             self.check_leads()?;
+            self.check_is_on()?;
             self.begin().await?;
             let tap = self.table.partition(self.partition).change_capture().tap();
             self.check_leads()?;
@@ -151,8 +154,33 @@ impl Copier {
         self.into.schema().partitioner.children_of(self.partition, self.into.schema().partitions)
     }
 
+    /// Has the leader of a new partition take a step. Others wait for their turn meanwhile, and the new partitions get no leader any more once
+    /// the split has been given up.
     async fn step(&self, child: u32, step: &Step) -> Result<u64, String> {
-        steps::send(&self.context, &self.into, child, self.attempt, step).await
+        tokio::select! {
+            taken = steps::send(&self.context, &self.into, child, self.attempt, step) => taken,
+            over = self.is_over() => Err(over),
+        }
+    }
+
+    /// Returns why there is nothing more to do, once that is so.
+    async fn is_over(&self) -> String {
+        loop {
+            tokio::time::sleep(LOOK_PAUSE).await;
+            if let Err(over) = self.check_is_on() {
+                return over;
+            }
+        }
+    }
+
+    fn check_is_on(&self) -> Result<(), String> {
+        self.split(&self.context.view.catalog()).map(|_| ())
+    }
+
+    /// The split that it copies for. Another one may have begun since, into other partitions.
+    fn split<'c>(&self, catalog: &'c Catalog) -> Result<&'c Split, String> {
+        let split = catalog.get(self.table.id()).and_then(|entry| entry.split.as_ref());
+        split.filter(|split| split.into == self.into.id()).ok_or_else(|| "the table is not being split any more".into())
     }
 
     /// Makes the new partitions this copier's, and blank.
@@ -223,10 +251,7 @@ impl Copier {
     /// Whether partitions are to be sealed, now that this one has caught up.
     async fn takes_effect(&self) -> Result<bool, String> {
         let catalog = self.context.view.catalog();
-        let split = catalog.get(self.table.id()).and_then(|entry| entry.split.as_ref());
-        // Another one may have begun since, into other partitions.
-        let split =
-            split.filter(|split| split.into == self.into.id()).ok_or("the table is not being split any more")?;
+        let split = self.split(&catalog)?;
         if !split.takes_effect && split.copies[self.partition as usize] != CopyState::CaughtUp(self.attempt) {
             // Either the news is late here, or somebody else has begun, who may never end: then the catalog says so.
             self.report(CopyReport::CaughtUp).await?;

@@ -134,7 +134,7 @@ impl Store {
                 continue;
             }
             let in_vain = self.in_vain(table);
-            for (at, part) in parts.iter_mut().enumerate().filter(|(at, _)| reasons.is_of_disk(*at)) {
+            for (_, part) in parts.iter_mut().enumerate().filter(|(at, _)| reasons.is_of_disk(*at)) {
                 // A disk that takes nothing now will hardly do so in time.
                 if let Some(refusal) = self.disk_refusal(table, part.partition).filter(|it| !it.may_end_soon) {
                     part.give_up(refusal.reason);

@@ -27,12 +27,12 @@ impl Table {
         Ok(keys)
     }
 
-    /// How many records, or documents, the replicas on this node have, expired ones included, if each partition has only [a few](COUNTED).
-    /// It may wait for the disk.
+    /// How many records, or documents, the replicas on this node have, expired ones included, if each partition has only [a few](COUNTED), and
+    /// all together have `in_all` at most. It may wait for the disk.
     ///
     /// # Errors
     /// What the engine reports.
-    pub fn count_few_here(&self) -> Result<Option<u64>, RequestError> {
+    pub fn count_few_here(&self, in_all: u64) -> Result<Option<u64>, RequestError> {
         let mut counted = 0;
         for partition in 0..self.schema.partitions {
             let is_cut = match self.schema.model {
@@ -51,7 +51,7 @@ impl Table {
                     page.is_cut
                 }
             };
-            if is_cut {
+            if is_cut || counted > in_all {
                 return Ok(None);
             }
         }

@@ -40,12 +40,13 @@ impl Table {
         let Partition { meter, hot_keys, .. } = readable.state;
         let mut outcome = Ok(false);
         let read = self.engine.get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
-            Some(stored) if self.is_seen(partition, reads, now, &stored) => {
-                meter.end_read(bytes.len());
-                visit(stored);
-                outcome = Ok(true);
+            Some(stored) => {
+                outcome = self.sees(readable, (partition, reads, now), &stored);
+                if outcome == Ok(true) {
+                    meter.end_read(bytes.len());
+                    visit(stored);
+                }
             }
-            Some(_) => {}
             None => outcome = Err(damaged(key)),
         });
         read.map_err(request_error)?;
@@ -120,7 +121,10 @@ impl Table {
                 None => visit(at, None),
                 Some(Some(stored)) => {
                     meter.end_read(stored.payload.len());
-                    visit(at, Some(stored).filter(|stored| self.is_seen(partition, mode, now, stored)));
+                    match self.sees(readable[at], (partition, mode, now), &stored) {
+                        Ok(is_seen) => visit(at, Some(stored).filter(|_| is_seen)),
+                        Err(error) => outcome = Err(error),
+                    }
                 }
                 Some(None) => outcome = Err(damaged(&key)),
             }
@@ -182,11 +186,16 @@ impl Table {
     ) -> Result<Option<Position>, RequestError> {
         let readable = self.check_serving(partition, ReadMode::Single)?;
         let seen_at = self.seen_at(partition, ReadMode::Single, now);
+        let settled = readable.state.expiry_fence.begin_read(seen_at);
         let mut outcome = Ok(());
         let next = self
             .engine
             .scan(partition, from, limit, &mut |key, bytes| match StoredValue::decode(bytes) {
                 Some(stored) if stored.is_live(seen_at) => visit(key, stored),
+                Some(stored) if stored.is_live(settled) => {
+                    outcome = Err(RequestError::NotReady);
+                    Visit::NextHashKey
+                }
                 Some(_) => Visit::NextRecord,
                 None => {
                     outcome = Err(damaged(&key));

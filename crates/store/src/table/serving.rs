@@ -10,6 +10,8 @@ use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, StoredValue, Unix
 pub(crate) struct Readable<'a> {
     pub(crate) state: &'a Partition,
     interruptions: u64,
+    /// The [version](Partition::version) of the partition when that was found.
+    version: u64,
 }
 
 impl Readable<'_> {
@@ -23,7 +25,7 @@ impl Table {
     #[inline]
     pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<Readable<'_>, RequestError> {
         let state = &self.partitions[partition as usize];
-        let interruptions = state.interruptions();
+        let (interruptions, version) = (state.interruptions(), state.version());
         let may_serve = match reads {
             ReadMode::Outdated => self.is_readable(partition),
             _ => state.is_serving(),
@@ -36,7 +38,7 @@ impl Table {
         if leader_acked > 0 && reads != ReadMode::Outdated && leader_acked > self.engine.applied_index(partition) {
             return Err(RequestError::NotReady);
         }
-        Ok(Readable { state, interruptions })
+        Ok(Readable { state, interruptions, version })
     }
 
     /// Refuses to read a key of which a transaction over partitions may have written another value already. To be called before
@@ -84,8 +86,31 @@ impl Table {
         if goes_by_clock { told.max(now) } else { told }
     }
 
+    /// Whether a reader sees a record, which it has read since the partition was found to be readable.
+    ///
+    /// # Errors
+    /// [`RequestError::NotReady`] if the record has expired, and a write that is on its way, or was applied meanwhile, may have found it
+    /// alive; see [`ExpiryFence`](crate::expiry_fence::ExpiryFence).
     #[inline]
-    pub(super) fn is_seen(&self, partition: u32, reads: ReadMode, now: UnixMillis, stored: &StoredValue<'_>) -> bool {
-        stored.expiry == Expiry::NEVER || stored.is_live(self.seen_at(partition, reads, now))
+    pub(super) fn sees(
+        &self,
+        readable: Readable<'_>,
+        (partition, reads, now): (u32, ReadMode, UnixMillis),
+        stored: &StoredValue<'_>,
+    ) -> Result<bool, RequestError> {
+        if stored.expiry == Expiry::NEVER {
+            return Ok(true);
+        }
+        let seen_at = self.seen_at(partition, reads, now);
+        if stored.is_live(seen_at) {
+            return Ok(true);
+        }
+        // Nobody is promised that an outdated read sees what others have seen.
+        let is_settled = || {
+            let settled = readable.state.expiry_fence.begin_read(seen_at);
+            let Readable { state, version, .. } = readable;
+            !stored.is_live(settled) && version.is_multiple_of(2) && state.version() == version
+        };
+        if reads == ReadMode::Outdated || is_settled() { Ok(false) } else { Err(RequestError::NotReady) }
     }
 }

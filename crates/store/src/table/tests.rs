@@ -1,5 +1,7 @@
-use crate::Transaction;
+use crate::overlay::Overlay;
 use crate::test_table::TestTable;
+use crate::transaction::Times;
+use crate::{Table, Transaction};
 use bytes::BytesMut;
 use std::path::Path;
 use std::sync::Arc;
@@ -143,4 +145,116 @@ fn what_was_read_while_the_replica_stopped_answering_does_not_count() {
     };
     assert_eq!(scan(&mut || lead_again()).err(), Some(RequestError::NotReady));
     assert!(scan(&mut || ()).is_ok());
+}
+
+/// The record under `a` ends at this time.
+const END: u64 = 10_000_000_000_000;
+
+fn put_ending(key: &RecordKey<'_>) -> bytes::Bytes {
+    let mut payload = BytesMut::new();
+    let expiry = Expiry::at_key(Some(UnixMillis::new(END)));
+    mutation::encode_put(&mut payload, key, &StoredValue { expiry, kind: ValueKind::Plain, payload: b"value" });
+    payload.freeze()
+}
+
+/// Evaluates a write of the key's partition by a clock that shows `now`. Returns whether it has found the record, and what it came to.
+fn evaluate(table: &Table, overlay: &mut Overlay, now: u64, key: &RecordKey<'_>) -> (bool, BytesMut) {
+    let mut payload = BytesMut::new();
+    let (now, told) = (UnixMillis::new(now), table.engine.time(0));
+    let now = table.partitions[0].expiry_fence().begin_write(now, overlay.judged_from().unwrap_or(now));
+    let times = Times::of_leader(now, told, true);
+    let mut transaction = Transaction::new(table, 0, times, overlay, &mut payload);
+    let found = transaction.get(key.hash_key, key.sort_key).unwrap().is_some();
+    transaction.put(key.hash_key, key.sort_key, b"value", Expiry::NEVER, ValueKind::Plain).unwrap();
+    let changes = transaction.into_changes();
+    changes.enter(overlay, &payload);
+    table.partitions[0].expiry_fence().set_in_flight(overlay.judged_from());
+    (found, payload)
+}
+
+/// A command that had found a record alive and gave it a longer life was on its way to the disk. Who read the record by then, when its former end had come, saw
+/// none, and afterwards it was there again.
+#[test]
+fn what_a_write_on_its_way_has_found_alive_is_not_hidden() {
+    let table = TestTable::open(EngineKind::Memory);
+    let (a, b) = (RecordKey::new(b"a", b""), RecordKey::new(b"b", b""));
+    table.engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &[put_ending(&a)] }]).unwrap();
+    let mut overlay = Overlay::default();
+    let (is_found, payload) = evaluate(&table, &mut overlay, END - 1, &a);
+    assert!(is_found);
+
+    let (single, now) = (ReadMode::Single, UnixMillis::new(END + 1));
+    let refused = Err(RequestError::NotReady);
+    assert_eq!(table.read(&a, single, now, &mut |_| ()), refused);
+    assert_eq!(table.read_many(&[b, a], single, now, &mut |_, _| ()), Err(RequestError::NotReady));
+    let scan =
+        || table.scan(0, &Position::START, PageLimit::of_records(10), now, &mut |_, _| Visit::NextRecord).map(|_| ());
+    assert_eq!(scan(), Err(RequestError::NotReady));
+    let read_only = || {
+        let transaction = Transaction::read_only(&table, 0, single, now).unwrap();
+        let found = transaction.get(b"a", b"").unwrap().is_some();
+        transaction.check_lease().map(|()| found)
+    };
+    assert_eq!(read_only(), refused);
+    assert_eq!(table.read(&b, single, now, &mut |_| ()), Ok(false), "nobody waits for others' records");
+
+    let apply = |overlay: &mut Overlay, index: u64, payload: BytesMut| {
+        let payload = payload.freeze();
+        overlay.proposed(index, payload.clone());
+        table.partitions[0].begin_change();
+        table.engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[payload] }]).unwrap();
+        table.partitions[0].end_change();
+        overlay.applied(index);
+        table.partitions[0].expiry_fence().set_in_flight(overlay.judged_from());
+    };
+    apply(&mut overlay, 2, payload);
+    assert_eq!(table.read(&a, single, now, &mut |_| ()), Ok(true));
+    assert_eq!(read_only(), Ok(true));
+    assert_eq!(scan(), Ok(()));
+}
+
+/// The loop takes the time once for all commands of a pass: one that is judged later than somebody has read goes by the reader's time.
+#[test]
+fn a_write_finds_nothing_alive_that_a_reader_has_hidden() {
+    let table = TestTable::open(EngineKind::Memory);
+    let (a, b) = (RecordKey::new(b"a", b""), RecordKey::new(b"b", b""));
+    let entries = [put_ending(&a), put_ending(&b)];
+    table.engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &entries }]).unwrap();
+    let mut overlay = Overlay::default();
+    let now = UnixMillis::new(END + 1);
+    assert_eq!(table.read(&a, ReadMode::Single, now, &mut |_| ()), Ok(false));
+    let (is_found, _) = evaluate(&table, &mut overlay, END - 1, &a);
+    assert!(!is_found);
+    // What is on its way was judged after the end of the other one.
+    assert_eq!(table.read(&b, ReadMode::Single, now, &mut |_| ()), Ok(false));
+}
+
+/// The write is applied while somebody reads the record as it was before.
+#[test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
+fn what_was_found_alive_and_applied_during_a_read_is_not_hidden_either() {
+    // Its visitors may write.
+    let table = TestTable::open(EngineKind::Rocksdb);
+    let (a, b) = (RecordKey::new(b"a", b""), RecordKey::new(b"b", b""));
+    let entries = [put(&b, b"value"), put_ending(&a)];
+    table.engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &entries }]).unwrap();
+    let now = UnixMillis::new(END + 1);
+    // From here on the record cache has it, so that visitors hold nothing of the engine's.
+    assert_eq!(table.read(&b, ReadMode::Single, UnixMillis::new(1), &mut |_| ()), Ok(true));
+    let mut is_written = false;
+    let outcome = table.read_many(&[b, a], ReadMode::Single, now, &mut |at, found| {
+        if at == 0 && !is_written {
+            is_written = true;
+            let mut overlay = Overlay::default();
+            let (is_found, payload) = evaluate(&table, &mut overlay, END - 1, &a);
+            assert!(is_found);
+            table.partitions[0].begin_change();
+            let payloads = &[payload.freeze()];
+            table.engine.write(&[Applied { partition: 0, index: 2, term: 1, payloads }]).unwrap();
+            table.partitions[0].end_change();
+            table.partitions[0].expiry_fence().set_in_flight(None);
+        }
+        assert!(at == 0 || found.is_some(), "it was hidden, though it lives on");
+    });
+    assert!(matches!(outcome, Ok(()) | Err(RequestError::NotReady)), "{outcome:?}");
 }

@@ -19,7 +19,7 @@ impl<'a> Transaction<'a> {
     /// evaluated by who leads any of them, and its writes go nowhere: whoever evaluates reads what has come of the records.
     pub fn on_copies(table: &'a Table, now: UnixMillis, copies: &'a mut Copies) -> Self {
         // Their partitions have left out what has expired. This node's clock may be ahead of theirs, and takes nothing away.
-        let times = Times { now, seen_at: UnixMillis::new(0), told: now };
+        let times = Times { now, seen_at: UnixMillis::new(0), told: now, settled: UnixMillis::new(u64::MAX) };
         let transaction = Self::new(table, 0, times, &copies.overlay, &mut copies.payload);
         Self { is_on_copies: true, has_locks: false, ..transaction }
     }

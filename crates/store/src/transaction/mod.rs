@@ -96,13 +96,15 @@ pub struct Times {
     pub(crate) seen_at: UnixMillis,
     /// The partition's time once all that is on its way is applied.
     pub(crate) told: UnixMillis,
+    /// What is not seen must have expired by then, or it is not known whether it has.
+    pub(crate) settled: UnixMillis,
 }
 
 impl Times {
     /// Those of a partition's leader, if its clock shows `now`.
     pub fn of_leader(now: UnixMillis, told: UnixMillis, is_certain: bool) -> Self {
         let now = now.max(told);
-        Self { now, seen_at: if is_certain { now } else { told }, told }
+        Self { now, seen_at: if is_certain { now } else { told }, told, settled: UnixMillis::new(u64::MAX) }
     }
 }
 
@@ -116,6 +118,8 @@ struct Found<'a> {
     held_by: Cell<Option<TransactionId>>,
     /// Whether it has not read something for that reason, if it only reads.
     is_held: Cell<bool>,
+    /// Whether a record was not seen of which it is not known whether it has expired.
+    is_unsettled: Cell<bool>,
     /// When the first of the records ends that it has read.
     first_expiry: Cell<Option<UnixMillis>>,
     meter: Option<&'a Meter>,
@@ -156,7 +160,12 @@ impl<'a> Transaction<'a> {
         let mut found = Found::default();
         found.meter = Some(meter);
         let told = table.engine.time(partition);
-        let times = Times { now: now.max(told), seen_at: table.seen_at(partition, reads, now), told };
+        let seen_at = table.seen_at(partition, reads, now);
+        let settled = match reads {
+            ReadMode::Outdated => UnixMillis::new(u64::MAX),
+            _ => readable.state.expiry_fence.begin_read(seen_at),
+        };
+        let times = Times { now: now.max(told), seen_at, told, settled };
         // Nobody is promised that an outdated read sees what others have seen.
         let has_locks = reads != ReadMode::Outdated && readable.state.ledger.has_locks();
         Ok(Self { reads, readable: Some(readable), has_locks, found, ..Self::on(table, partition, times) })
@@ -199,11 +208,15 @@ impl<'a> Transaction<'a> {
         Self { writer: Some(writer), has_locks, ..Self::on(table, partition, times) }
     }
 
-    /// Refuses what was read so far if another node may have led the partition meanwhile.
+    /// Refuses what was read so far if another node may have led the partition meanwhile, or if it is
+    /// [not settled](crate::hosting::ExpiryFence) whether something has expired.
     ///
     /// # Errors
     /// [`RequestError::NotReady`].
     pub fn check_lease(&self) -> Result<(), RequestError> {
+        if self.found.is_unsettled.get() {
+            return Err(RequestError::NotReady);
+        }
         match self.readable {
             Some(readable) => self.table.check_lease(self.partition, self.reads, readable),
             // What the partition's loop evaluates counts as soon as its entry is committed.
@@ -300,10 +313,18 @@ impl<'a> Transaction<'a> {
             self.found.first_expiry.update(|first| first.into_iter().chain(ends).min());
             return Ok(Some(stored));
         }
-        if let Some(writer) = self.writer.as_ref().filter(|_| stored.is_live(self.times.told)) {
+        self.note_expired(|time| stored.is_live(time));
+        Ok(None)
+    }
+
+    /// A record is not seen, since it has expired.
+    pub(super) fn note_expired(&self, is_live: impl Fn(UnixMillis) -> bool) {
+        if is_live(self.times.settled) {
+            self.found.is_unsettled.set(true);
+        }
+        if let Some(writer) = self.writer.as_ref().filter(|_| is_live(self.times.told)) {
             writer.rests_on_time.set(true);
         }
-        Ok(None)
     }
 
     /// Whether a hash key may have records besides the one under the empty sort key; false is certain.
@@ -506,12 +527,12 @@ impl<'a> Transaction<'a> {
 
     /// What was written, to be entered into the overlay.
     pub fn into_changes(self) -> Changes {
-        let time = self.time_to_tell();
+        let (time, judged_at) = (self.time_to_tell(), self.times.seen_at);
         if let (Some(time), Some(writer)) = (time, self.writer) {
             mutation::encode_time(writer.payload, time);
         }
         let Self { cleared, is_marked, changes, deleted, spaces, .. } = self;
-        Changes { cleared, is_marked, changes, deleted, spaces, time }
+        Changes { cleared, is_marked, changes, deleted, spaces, time, judged_at }
     }
 }
 
@@ -523,6 +544,8 @@ pub struct Changes {
     deleted: DeletedHashKeys,
     spaces: SpaceWrites<SpaceLocation>,
     time: Option<UnixMillis>,
+    /// What had expired by then was not seen.
+    judged_at: UnixMillis,
 }
 
 impl Changes {
@@ -549,6 +572,7 @@ impl Changes {
 
     /// Notes the changes as being on their way.
     pub fn enter(&self, overlay: &mut Overlay, payload: &[u8]) {
+        overlay.judged(self.judged_at);
         if self.cleared {
             overlay.clear();
         }

@@ -100,9 +100,7 @@ impl Transaction<'_> {
             self.found.first_expiry.update(|first| first.into_iter().chain(stored.ends).min());
             return true;
         }
-        if let Some(writer) = self.writer.as_ref().filter(|_| stored.is_live(self.times.told)) {
-            writer.rests_on_time.set(true);
-        }
+        self.note_expired(|time| stored.is_live(time));
         false
     }
 

@@ -349,7 +349,9 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
                 .map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
             let wrong = |error| ExitError::Config(format!("{}: {error}", path.display()));
             let mut table = toml::from_str(&text).map_err(wrong)?;
-            if !read_sizes(&mut table) {
+            let were_any =
+                read_sizes(&mut table).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
+            if !were_any {
                 // The text itself, because that reports the line of what is wrong.
                 toml::from_str::<Config>(&text).map_err(wrong)?;
             }
@@ -360,7 +362,7 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
     let mut config = parse(&table).map_err(|error| ExitError::Config(error.to_string()))?;
     for (key, value) in overrides {
         set(&mut table, key, value)?;
-        read_sizes(&mut table);
+        read_sizes(&mut table).map_err(ExitError::Config)?;
         // Parsed after each, so that the error names the one that is wrong.
         config = parse(&table).map_err(|error| {
             ExitError::Config(format!("{key}: {}; `tessera config init` prints all settings", error.message()))
@@ -375,21 +377,29 @@ fn parse(table: &toml::Table) -> Result<Config, toml::de::Error> {
 }
 
 /// Puts numbers of bytes in the place of sizes like `"4GB"`, wherever a setting's name says that it counts bytes. Returns whether there
-/// were any. What is no size stays as it is, and is refused with the setting's name.
-fn read_sizes(table: &mut toml::Table) -> bool {
+/// were any.
+///
+/// # Errors
+/// The setting's name, and what is no size.
+fn read_sizes(table: &mut toml::Table) -> Result<bool, String> {
     let mut were_any = false;
     for (key, value) in table.iter_mut() {
         match value {
-            toml::Value::Table(section) => were_any |= read_sizes(section),
+            toml::Value::Table(section) => were_any |= read_sizes(section).map_err(|error| format!("{key}.{error}"))?,
             toml::Value::String(text) if key.contains("_bytes") => {
                 let bytes = text.parse().ok().and_then(|ByteSize(bytes)| i64::try_from(bytes).ok());
-                were_any |= bytes.is_some();
-                bytes.into_iter().for_each(|bytes| *value = toml::Value::Integer(bytes));
+                let no_size = || {
+                    format!(
+                        "{key}: {text:?} is no size: write a number of bytes, or a size such as \"4GB\" or \"512MiB\""
+                    )
+                };
+                *value = toml::Value::Integer(bytes.ok_or_else(no_size)?);
+                were_any = true;
             }
             _ => {}
         }
     }
-    were_any
+    Ok(were_any)
 }
 
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), ExitError> {
@@ -453,7 +463,7 @@ mod tests {
         assert_eq!((config.clients.memory_limit_bytes, config.log.limit_bytes), (512 << 20, 2_000_000_000));
         for wrong in ["much", "-1GB", "4 apples"] {
             let error = load(None, &[("memory.limit_bytes".into(), wrong.into())]).unwrap_err().to_string();
-            assert!(error.contains("memory.limit_bytes: invalid type: string"), "{error}");
+            assert!(error.contains(&format!("memory.limit_bytes: {wrong:?} is no size")), "{error}");
         }
         std::fs::write(&file, "[memory]\n\nlimit_byte = 1\n").unwrap();
         let error = load(Some(&file), &[]).unwrap_err().to_string();

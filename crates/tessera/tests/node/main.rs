@@ -8,6 +8,7 @@ mod crash;
 mod differential;
 mod disk;
 mod doors;
+mod expiry;
 mod formats;
 mod local;
 mod metrics;

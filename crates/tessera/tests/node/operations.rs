@@ -441,7 +441,9 @@ fn metrics_and_health_are_served() {
     assert!(get("/readyz").starts_with("HTTP/1.1 200"));
     let metrics = get("/metrics");
     assert!(metrics.contains("tessera_table_writes_total{table=\"default\",engine=\"rocksdb\"} 1"), "{metrics}");
-    assert!(metrics.contains("# TYPE tessera_table_writes counter"), "{metrics}");
+    // Readers that know only the older format of Prometheus declare counters by the whole name.
+    assert!(metrics.contains("# TYPE tessera_table_writes_total counter"), "{metrics}");
+    assert!(metrics.contains("\r\ncontent-type: text/plain; version=0.0.4"), "{metrics}");
     assert!(
         metrics.contains("\nprocess_resident_memory_bytes{} ") && metrics.contains("\ntessera_build_info{version="),
         "{metrics}"

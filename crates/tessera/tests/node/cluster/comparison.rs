@@ -120,7 +120,9 @@ fn a_replica_that_stands_alone_is_found_reported_and_replaced() {
             let (code, compared) = cluster.compare(0, table);
             assert_eq!((code, &compared["outcome"]), (6, &"differ".into()), "{compared}");
             let of_partition = |at: u32| &compared["partitions"][at as usize];
-            (0..PARTITIONS).filter(|at| *at != partition).for_each(|at| assert_eq!(of_partition(at)["outcome"], "equal"));
+            (0..PARTITIONS)
+                .filter(|at| *at != partition)
+                .for_each(|at| assert_eq!(of_partition(at)["outcome"], "equal"));
             let mended = of_partition(partition)["mended"].as_str().unwrap();
             assert!(mended.contains("replica 3.") && mended.contains("stands alone"), "{mended}");
             mended.contains("is being replaced")

@@ -50,9 +50,6 @@ impl Metrics {
                 // A gauge once had the name of a counter, which to Prometheus was the same with two types.
                 assert!(families.insert(name.clone()), "{name} is served twice");
                 let metric = self.0.remove(&name).unwrap();
-                if kind == "counter" {
-                    name += "_total";
-                }
                 let known = self.0.entry(name.clone()).or_default();
                 (known.help, known.kind) = (metric.help, kind.into());
                 known.labels.extend(metric.labels);

@@ -4,6 +4,7 @@ use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value, words};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 const KEYS: usize = 3_000;
 const HASHES: usize = 200;
@@ -199,6 +200,29 @@ fn a_split_can_be_cancelled_and_what_it_cannot_be_is_refused() {
 }
 
 /// The keys of a transaction were once compared by the numbers of their partitions before and after.
+/// What copies records for a split takes turns. Each partition of a table that was dropped meanwhile once kept its turn for thirty seconds, in
+/// which it looked for leaders of partitions that were no more, and a split of another table waited behind all of them.
+#[test]
+fn splits_of_dropped_tables_keep_others_from_nothing() {
+    let cluster = Cluster::start(3);
+    let create = |table: &str| {
+        let options = "--engine memory --partitions 8 --replicas 3";
+        cluster.cli(0, &format!("table create {table} {options}")).unwrap();
+    };
+    create("live");
+    let gone: Vec<String> = (0..6).map(|number| format!("gone{number}")).collect();
+    gone.iter().for_each(|table| create(table));
+    cluster.wait_until_no_more_moves();
+    for table in &gone {
+        cluster.cli(0, &format!("table alter {table} --partitions 16")).unwrap();
+        cluster.cli(0, &format!("table drop {table}")).unwrap();
+    }
+    let began = Instant::now();
+    split(&cluster, "live", 16);
+    // Looking for leaders takes thirty seconds.
+    assert!(began.elapsed() < Duration::from_secs(25), "it took {:?}", began.elapsed());
+}
+
 #[test]
 fn a_transaction_goes_on_when_its_table_is_split() {
     let cluster = Cluster::start(1);
