@@ -10,14 +10,17 @@ use crate::glob;
 use crate::number::parse_integer;
 use rand::Rng;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tessera_engine::{PageLimit, Visit};
-use tessera_store::Table;
+use tessera_store::{PATIENCE, Table};
 use tessera_types::{EngineKind, RequestError, TableNumber, UnixMillis, ValueKind};
 
 /// Keys that KEYS lists at most.
 const KEYS_LIMIT: usize = 1_000_000;
 /// Hash keys that a whole-table command visits before it lets others run.
 const PAGE: usize = 1_000;
+/// Between two looks at a page that is not settled.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A live key and whether it is a hash.
 struct Found {
@@ -88,8 +91,17 @@ impl Connection {
         if position.partition < table.schema().partitions {
             self.await_intents(table, position.partition).await?;
         }
-        let table = table.clone();
-        self.server.store.disk_readers().read(move || page(&table, position, count, now)).await
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let of = table.clone();
+            let found = self.server.store.disk_readers().read(move || page(&of, position, count, now)).await;
+            // A write on its way may let a key live on that has expired by the clock: it is waited for.
+            let waits = matches!(found, Err(RequestError::NotReady)) && table.serves(position.partition);
+            if !waits || Instant::now() >= until {
+                return found;
+            }
+            self.server.store.another_leader(PAUSE).await;
+        }
     }
 
     pub(super) async fn scan(&mut self, args: &[&[u8]], now: UnixMillis) -> Result<(), CommandError> {
