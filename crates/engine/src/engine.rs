@@ -297,6 +297,11 @@ pub trait Engine: Send + Sync {
     fn hash_keys(&self, _partition: u32) -> Option<u64> {
         None
     }
+
+    /// Whether the engine knows without a look that a partition has no record and no document: all were cleared, and none was put since.
+    fn is_known_to_be_empty(&self, _partition: u32) -> bool {
+        false
+    }
 }
 
 /// A partition whose records are, or may be, damaged.

@@ -20,7 +20,8 @@ const CONNECTED: Duration = Duration::from_secs(5);
 
 fn url(node: &NodeArgs, path: &str) -> String {
     let base = match &node.admin {
-        Some(url) => url.trim_end_matches('/').to_string(),
+        Some(url) if url.contains("://") => url.trim_end_matches('/').to_string(),
+        Some(address) => format!("http://{}", address.trim_end_matches('/')),
         None => format!("http://127.0.0.1:{}", PORT.saturating_add(node.port_offset)),
     };
     format!("{base}{path}")
@@ -69,7 +70,14 @@ fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
         }
         None => {}
     }
-    let is_refused = matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
+    let is_refused = match error {
+        // A name that nobody knows has no kind of its own.
+        ureq::Error::Io(error) => {
+            error.kind() == std::io::ErrorKind::ConnectionRefused || error.to_string().contains("lookup address")
+        }
+        ureq::Error::HostNotFound => true,
+        _ => false,
+    };
     let advice = match url.strip_prefix("http://") {
         Some(rest) if !is_refused => {
             let address = rest.split('/').next().unwrap_or_default();

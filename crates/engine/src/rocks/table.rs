@@ -53,6 +53,8 @@ pub(super) struct PartitionState {
     pub(super) may_hold_sort_keys: AtomicBool,
     /// Counts up before and after all records are replaced, for the record cache.
     pub(super) epoch: AtomicU32,
+    /// Whether it was cleared, and nothing was put since. To find out that there is nothing takes RocksDB as long as to read what there was.
+    pub(super) is_empty: AtomicBool,
 }
 
 thread_local! {
@@ -111,6 +113,7 @@ impl RocksEngine {
                 applied: AtomicU64::new(applied),
                 may_hold_sort_keys: AtomicBool::new(flag),
                 epoch: AtomicU32::new(0),
+                is_empty: AtomicBool::new(false),
             });
         }
         // A table is opened once for each time that its column family is created.
@@ -538,6 +541,10 @@ impl Engine for RocksEngine {
 
     fn discard(&self, partition: u32) -> Result<(), EngineError> {
         self.discard_records(partition)
+    }
+
+    fn is_known_to_be_empty(&self, partition: u32) -> bool {
+        self.state(partition).is_empty.load(Ordering::Relaxed)
     }
 
     fn share_up_to(&self, partition: u32, space: Space, key: &[u8]) -> Result<f64, EngineError> {

@@ -12,13 +12,15 @@ use crate::{Applied, Engine, EngineError};
 use rocksdb::{WriteBatch, WriteOptions};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
-use tessera_types::{StoredValue, ValueKind, successor};
+use tessera_types::{Space, StoredValue, ValueKind, successor};
 
 impl RocksEngine {
     /// All records of a partition are about to be replaced, or have been: to be called before and after. In between the record
     /// cache is not used for the partition, and afterwards it knows nothing of it.
     pub(super) fn replace_records(&self, partition: u32) {
-        self.state(partition).epoch.fetch_add(1, Ordering::AcqRel);
+        let state = self.state(partition);
+        state.epoch.fetch_add(1, Ordering::AcqRel);
+        state.is_empty.store(false, Ordering::Relaxed);
     }
 
     /// Tells the record cache that hash keys are about to be written, or have been.
@@ -33,17 +35,19 @@ impl RocksEngine {
     pub(super) fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
         let mut batch = WriteBatch::default();
         let family = &self.column_family;
-        let mut newly_hold_sort_keys = Vec::new();
+        let (mut newly_hold_sort_keys, mut empty) = (Vec::new(), Vec::new());
         let (mut written, mut cleared, mut emptied, mut noted_by) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         KEY.with_borrow_mut(|stored_key| {
             for applied in applied {
                 let partition = applied.partition;
                 let mut holds_sort_keys = false;
+                let mut is_empty = self.state(partition).is_empty.load(Ordering::Relaxed);
                 let mut noted = None;
                 for payload in applied.payloads {
                     for mutation in mutation::decode(payload) {
                         match mutation? {
                             Mutation::Put { key, value } => {
+                                is_empty = false;
                                 if value.first().is_none_or(|&flags| flags != 0) {
                                     let stored = StoredValue::decode(value);
                                     stored.inspect(|stored| noted.get_or_insert_with(Noted::default).put(stored));
@@ -69,6 +73,7 @@ impl RocksEngine {
                             Mutation::Time(time) => noted.get_or_insert_with(Noted::default).time(time),
                             Mutation::Clear => {
                                 noted.get_or_insert_with(Noted::default).clear();
+                                is_empty = true;
                                 cleared.push(partition);
                                 emptied.push(partition);
                                 batch.delete_range_cf(
@@ -80,6 +85,7 @@ impl RocksEngine {
                             }
                             Mutation::Mark { .. } => {}
                             Mutation::PutIn { space, key, value } => {
+                                is_empty &= space != Space::DOCUMENTS;
                                 batch.put_cf(family, space_key(partition, space, key), value);
                             }
                             Mutation::DeleteIn { space, key } => {
@@ -91,6 +97,12 @@ impl RocksEngine {
                             }
                         }
                     }
+                }
+                empty.retain(|other| *other != partition);
+                if is_empty {
+                    empty.push(partition);
+                } else if self.state(partition).is_empty.load(Ordering::Relaxed) {
+                    self.state(partition).is_empty.store(false, Ordering::Relaxed);
                 }
                 if holds_sort_keys && !self.may_hold_sort_keys(partition) {
                     batch.put_cf(family, sort_keys_flag_key(partition), b"");
@@ -130,6 +142,7 @@ impl RocksEngine {
         cleared.iter().for_each(|partition| self.replace_records(*partition));
         outcome.inspect_err(|_| tell(false))?;
         emptied.iter().for_each(|partition| self.damage.lock().replaced(*partition));
+        empty.iter().for_each(|partition| self.state(*partition).is_empty.store(true, Ordering::Relaxed));
         noted_by.iter().for_each(|(partition, noted)| self.expiries(*partition).take(noted));
         for applied in applied {
             self.state(applied.partition).applied.store(applied.index, Ordering::Release);

@@ -5,6 +5,7 @@ use super::scale::growth;
 use super::shown::{control, cost_ratio, mean};
 use crate::report::RunResult;
 use crate::suite::experiments::{self, RETHINKDB_PROTOCOLS};
+use crate::suite::peer::is_control;
 use crate::suite::result::CellResult;
 use std::collections::BTreeMap;
 
@@ -34,7 +35,8 @@ pub(super) fn ratios_to_peers(material: &Material) -> BTreeMap<String, Vec<f64>>
     let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for result in material.results.values() {
         let Some(ours) = result.shown().and_then(per_cpu) else { continue };
-        for (name, peer) in &result.peers {
+        // The control copies nothing: only how its cost grows is to be compared, not what it is.
+        for (name, peer) in result.peers.iter().filter(|(name, _)| !is_control(name)) {
             let theirs = peer.shown().and_then(per_cpu);
             ratios.entry(kind_of(name)).or_default().extend(theirs.map(|theirs| theirs / ours));
         }
