@@ -27,7 +27,7 @@ pub use encoding::{
 };
 pub use error::{ErrorClass, JsonFault, ValueError};
 pub use index::{EntryChanges, IndexShape};
-pub use json::{JSON_SHOWN_BYTES, JSON_TRUNCATED_BYTES, write_json_string};
+pub use json::{JSON_SHOWN_BYTES, JSON_TRUNCATED_BYTES, plain_length, write_json_string};
 pub use key::{
     EntryKey, KeyError, KeyRange, MAX_PRIMARY_KEY_BYTES, MAX_SECONDARY_KEY_BYTES, SecondaryKey, SecondaryRange,
     decode_key, entry_key, primary_key, primary_range, secondary_range, unique_key,

@@ -106,7 +106,9 @@ pub(crate) async fn evicted(memory: &ClientShare) -> usize {
 
 /// What a query costs until it is answered, without what it finds. Known before it is read, which may take many times its text.
 pub(crate) fn cost(text: &[u8]) -> usize {
-    let values = text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    // Counted in bytes and without a branch for each, so that the compiler looks at many at once.
+    let in_part = |part: &[u8]| part.iter().map(|byte| u8::from(matches!(byte, b',' | b'[' | b'{'))).sum::<u8>();
+    let values = text.chunks(usize::from(u8::MAX)).map(|part| usize::from(in_part(part))).sum::<usize>();
     text.len() + VALUE_BYTES * values
 }
 

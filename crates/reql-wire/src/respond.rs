@@ -116,6 +116,11 @@ impl Values {
         self.check()
     }
 
+    /// Makes room for values that have so many bytes when they are encoded; as JSON they have a few more.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes + bytes / 8);
+    }
+
     fn check(&self) -> Result<(), Failure> {
         let (size, limit) = (self.out.len(), self.limit);
         if size <= limit {

@@ -77,6 +77,8 @@ impl Rows {
             values.count() >= batches.rows || values.bytes() >= batches.bytes && values.count() >= batches.min_rows
         };
         loop {
+            let bytes = self.ready.iter().map(Lazy::encoded_len).sum::<usize>();
+            values.reserve(bytes.min(batches.bytes));
             while let Some(row) = self.ready.pop_front() {
                 values.push_row(&row)?;
                 if is_full(&values) {

@@ -7,7 +7,6 @@ use crate::route::Place;
 use crate::tables::{Tables, damaged, decoded, mode};
 use crate::work::{Reply, ScanWork, Work};
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use tessera_cluster::IndexEntry;
@@ -96,7 +95,7 @@ impl Tables {
             |after| Work::Scan(ScanWork { cells: scan.cells.clone(), ..scan_work(space, keys, order, after, share) });
         let place = |partition| (Place::Partition(partition), work(after.clone()));
         let replies = self.reach(table, mode(scan.reads), (0..partitions).map(place).collect())?;
-        let mut merged = BTreeMap::new();
+        let mut merged: Vec<(Bytes, Bytes)> = Vec::new();
         let mut end: Option<Bytes> = None;
         for reply in replies {
             let (rows, has_more) = match reply {
@@ -112,15 +111,15 @@ impl Tables {
             }
             merged.extend(rows);
         }
-        let is_inside = |key: &Bytes| end.as_ref().is_none_or(|end| order.compare(key, end).is_le());
+        // They are sorted already, one partition after the other.
+        merged.sort_by(|(one, _), (other, _)| order.compare(one, other));
         let total = merged.len();
-        let sorted: Vec<(Bytes, Bytes)> = match order {
-            KeyOrder::Ascending => merged.into_iter().filter(|(key, _)| is_inside(key)).take(limit).collect(),
-            KeyOrder::Descending => merged.into_iter().rev().filter(|(key, _)| is_inside(key)).take(limit).collect(),
-        };
-        let has_more = sorted.len() < total || end.is_some();
-        let next = sorted.last().filter(|_| has_more).map(|(key, _)| position::behind(space, key));
-        Ok((sorted, next))
+        let is_inside = |key: &Bytes| end.as_ref().is_none_or(|end| order.compare(key, end).is_le());
+        let inside = merged.partition_point(|(key, _)| is_inside(key));
+        merged.truncate(inside.min(limit));
+        let has_more = merged.len() < total || end.is_some();
+        let next = merged.last().filter(|_| has_more).map(|(key, _)| position::behind(space, key));
+        Ok((merged, next))
     }
 
     fn scan_index(&self, env: &Env, info: &TableInfo, table: &Arc<Table>, name: &str, scan: &Scan) -> Result<Page> {

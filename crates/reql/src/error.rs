@@ -46,6 +46,11 @@ impl Frames {
         FrameId((self.places.len() - 1) as u32)
     }
 
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// The steps from the outermost term to this one: the backtrace of an error there.
     pub fn path(&self, frame: FrameId) -> Vec<Step> {
         let (mut at, mut path) = (frame.0, Vec::new());

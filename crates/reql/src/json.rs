@@ -55,7 +55,7 @@ const INVALID: JsonError = JsonError("Invalid value.");
 /// # Errors
 /// What is wrong with the text, in the words of RethinkDB's parser.
 pub fn parse(text: &str, depth: usize) -> Result<Json, JsonError> {
-    let mut parser = Parser { bytes: text.as_bytes(), text, at: 0 };
+    let mut parser = Parser { bytes: text.as_bytes(), text, at: 0, fields: 0 };
     parser.skip_spaces();
     if parser.at == parser.bytes.len() {
         return Err(JsonError("The document is empty."));
@@ -68,13 +68,18 @@ pub fn parse(text: &str, depth: usize) -> Result<Json, JsonError> {
     Ok(value)
 }
 
+/// For so many fields at most room is made before they have come.
+const MOST_FORESEEN: usize = 64;
+
 struct Parser<'a> {
     bytes: &'a [u8],
     text: &'a str,
     at: usize,
+    /// How many fields the last object has had: the next one is often like it.
+    fields: usize,
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -136,11 +141,11 @@ impl Parser<'_> {
     fn object(&mut self, depth: usize) -> Result<Json, JsonError> {
         let depth = depth.checked_sub(1).ok_or(TOO_DEEP)?;
         self.at += 1;
-        let mut fields = Vec::new();
         self.skip_spaces();
         if self.take(b'}') {
-            return Ok(Json::Object(fields));
+            return Ok(Json::Object(Vec::new()));
         }
+        let mut fields = Vec::with_capacity(self.fields.min(MOST_FORESEEN));
         loop {
             if self.peek() != Some(b'"') {
                 return Err(JsonError("Missing a name for object member."));
@@ -154,6 +159,7 @@ impl Parser<'_> {
             fields.push((name, self.value(depth)?));
             self.skip_spaces();
             if self.take(b'}') {
+                self.fields = fields.len();
                 return Ok(Json::Object(fields));
             }
             if !self.take(b',') {
@@ -165,21 +171,11 @@ impl Parser<'_> {
 
     fn string(&mut self) -> Result<Arc<str>, JsonError> {
         self.at += 1;
-        let start = self.at;
-        loop {
-            match self.peek() {
-                None => return Err(JsonError("Missing a closing quotation mark in string.")),
-                Some(b'"') => {
-                    let text = &self.text[start..self.at];
-                    self.at += 1;
-                    return Ok(Arc::from(text));
-                }
-                Some(b'\\') => break,
-                Some(byte) if byte < 0x20 => return Err(JsonError("Invalid escape character in string.")),
-                Some(_) => self.at += 1,
-            }
+        let plain = self.plain_characters();
+        if self.take(b'"') {
+            return Ok(Arc::from(plain));
         }
-        let mut out = String::from(&self.text[start..self.at]);
+        let mut out = String::from(plain);
         loop {
             match self.peek() {
                 None => return Err(JsonError("Missing a closing quotation mark in string.")),
@@ -191,16 +187,18 @@ impl Parser<'_> {
                     self.at += 1;
                     self.escape(&mut out)?;
                 }
-                Some(byte) if byte < 0x20 => return Err(JsonError("Invalid escape character in string.")),
-                Some(_) => {
-                    let from = self.at;
-                    while matches!(self.peek(), Some(byte) if byte >= 0x20 && byte != b'"' && byte != b'\\') {
-                        self.at += 1;
-                    }
-                    out.push_str(&self.text[from..self.at]);
-                }
+                Some(_) => return Err(JsonError("Invalid escape character in string.")),
             }
+            out.push_str(self.plain_characters());
         }
+    }
+
+    /// The characters up to the next quotation mark, backslash or control character.
+    fn plain_characters(&mut self) -> &'a str {
+        let rest = &self.text[self.at..];
+        let length = tessera_document::plain_length(rest);
+        self.at += length;
+        &rest[..length]
     }
 
     fn escape(&mut self, out: &mut String) -> Result<(), JsonError> {

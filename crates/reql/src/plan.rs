@@ -70,6 +70,7 @@ impl Compiler {
     fn node_at(&mut self, term: &Term) -> Result<Arc<Node>> {
         let (kind, deterministic) = match term.code {
             code::DATUM => (NodeKind::Datum(literal(term)?), true),
+            code::MAKE_OBJ if term.datum.is_some() => (NodeKind::Datum(literal(term)?), true),
             code::VAR => (self.variable(term)?, true),
             code::IMPLICIT_VAR => (self.implicit(term)?, true),
             code::FUNC => {

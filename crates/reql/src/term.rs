@@ -64,6 +64,10 @@ pub mod code {
 /// The deepest nesting of terms. Evaluation recurses over terms, so this bounds its stack.
 pub const MAX_TERM_DEPTH: usize = 500;
 
+/// Objects that stand in a query as they are, nested at most so deeply, are read as values. Those that are nested deeper are read as
+/// terms, and looked at once more for each of these levels.
+const PLAIN_LEVELS: usize = 4;
+
 /// One term with its parts.
 #[derive(Debug, Clone)]
 pub struct Term {
@@ -71,7 +75,7 @@ pub struct Term {
     pub frame: FrameId,
     pub args: Vec<Term>,
     pub optargs: Vec<(Arc<str>, Term)>,
-    /// The value of a [`code::DATUM`].
+    /// The value of a [`code::DATUM`], or of a [`code::MAKE_OBJ`] that stands in the query as it is.
     pub datum: Option<Datum>,
 }
 
@@ -152,7 +156,12 @@ impl Reader<'_> {
             Json::Object(fields) => {
                 let term = Term::call(frame, code::MAKE_OBJ, Vec::new());
                 self.check_place(&term, context)?;
-                self.with_optargs(term, fields, context)
+                // Nothing can be wrong with its parts, so they need no places.
+                let plain = value::plain_object(fields, PLAIN_LEVELS);
+                match plain.filter(|value| context.depth + value.depth() <= MAX_TERM_DEPTH) {
+                    Some(value) => Ok(Term { datum: Some(Datum::Value(value)), ..term }),
+                    None => self.with_optargs(term, fields, context),
+                }
             }
             scalar => {
                 Ok(Term { datum: Some(Datum::Json(scalar.clone())), ..Term::call(frame, code::DATUM, Vec::new()) })
@@ -267,4 +276,36 @@ fn forbids_writes(code: i32) -> bool {
             | code::REPLACE
             | code::INSERT
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{json, terms};
+
+    /// How many places a query has, and whether its term is a value.
+    fn places(text: &str) -> (usize, bool) {
+        let mut frames = Frames::default();
+        let term = read(&json::parse(text, 2000).unwrap(), &mut frames, terms::exists).unwrap();
+        (frames.len() - 1, term.datum.is_some())
+    }
+
+    #[test]
+    fn objects_that_stand_in_a_query_as_they_are_are_read_as_values() {
+        assert_eq!(places(r#"{"b":1,"a":{"c":"x","d":{"e":null,"f":true,"g":{}}}}"#), (0, true));
+        assert_eq!(places("{}"), (0, true));
+        // What an evaluation could see otherwise, or refuse.
+        assert_eq!(places(r#"{"a":1,"b":[2,[]]}"#), (2, false));
+        assert_eq!(places(r#"{"a":{"b":1},"c":{"d":[103,[]]}}"#), (3, false));
+        assert_eq!(places(r#"{"a":{"$reql_type$":"TIME"}}"#), (2, false));
+        let twice = json::parse(r#"{"a":{"b":1,"b":1}}"#, 10).unwrap();
+        let error = read(&twice, &mut Frames::default(), terms::exists).unwrap_err();
+        assert_eq!(error.message(), "Duplicate object key: b.");
+        // What is nested deeply is not looked through for each of its levels.
+        let nested = |levels: usize| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+        assert_eq!(places(&nested(PLAIN_LEVELS)), (0, true));
+        assert_eq!(places(&nested(PLAIN_LEVELS + 2)), (2, false));
+        let too_deep = json::parse(&nested(MAX_TERM_DEPTH + 1), 2000).unwrap();
+        assert!(read(&too_deep, &mut Frames::default(), terms::exists).is_err());
+    }
 }

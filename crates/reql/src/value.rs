@@ -237,3 +237,23 @@ pub fn from_json(json: &Json) -> Result<Value> {
         }
     })
 }
+
+/// The object of these fields, if they are scalars and such objects, nested at most so many levels, and an evaluation would neither
+/// refuse them nor see anything else in them.
+pub fn plain_object(fields: &[(Arc<str>, Json)], levels: usize) -> Option<Value> {
+    let levels = levels.checked_sub(1)?;
+    let mut builder = ObjectBuilder::with_capacity(fields.len());
+    for (name, json) in fields {
+        let value = match json {
+            Json::Array(_) => return None,
+            Json::Object(fields) => plain_object(fields, levels)?,
+            scalar => from_json(scalar).ok()?,
+        };
+        if &**name == PSEUDO_TYPE_KEY {
+            return None;
+        }
+        builder.insert(name.clone(), value);
+    }
+    // Of equal names the last one would count here, while they are refused.
+    builder.finish().ok().filter(|value| matches!(value, Value::Object(object) if object.len() == fields.len()))
+}

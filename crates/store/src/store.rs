@@ -189,12 +189,12 @@ impl Store {
         operation: &Arc<dyn Operation>,
         partitions: impl IntoIterator<Item = u32>,
     ) {
-        for (part, partition) in partitions.into_iter().enumerate() {
-            let pending_reply = PendingReply::new(operation.clone(), part);
-            let command = WriteCommand { confirm: true, ..WriteCommand::new(pending_reply) };
-            if let Err((command, error)) = self.parts.inboxes.submit(table, partition, command) {
-                command.pending_reply.answer(Err(error));
-            }
+        let command = |(part, partition)| {
+            let reply = PendingReply::new(operation.clone(), part);
+            (partition, WriteCommand { confirm: true, ..WriteCommand::new(reply) })
+        };
+        for (command, error) in self.parts.inboxes.submit_all(table, partitions.into_iter().enumerate().map(command)) {
+            command.pending_reply.answer(Err(error));
         }
     }
 

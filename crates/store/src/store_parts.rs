@@ -61,18 +61,18 @@ impl StoreParts {
         let admitted = table
             .sync_for(options.durability)
             .and_then(|sync| if is_backlogged { Err(RequestError::Busy) } else { Ok(sync) });
-        for (part, partition) in partitions.into_iter().enumerate() {
-            let pending_reply = PendingReply::new(operation.clone(), part);
-            match &admitted {
-                Err(error) => pending_reply.answer(Err(error.clone())),
-                Ok(sync) => {
-                    let command =
-                        WriteCommand { sync: *sync, leader_acked, confirm, ..WriteCommand::new(pending_reply) };
-                    if let Err((command, error)) = self.inboxes.submit(table, partition, command) {
-                        command.pending_reply.answer(Err(error));
-                    }
-                }
-            }
+        let replies = partitions
+            .into_iter()
+            .enumerate()
+            .map(|(part, partition)| (partition, PendingReply::new(operation.clone(), part)));
+        let sync = match admitted {
+            Ok(sync) => sync,
+            Err(error) => return replies.for_each(|(_, reply)| reply.answer(Err(error.clone()))),
+        };
+        let command =
+            |(partition, reply)| (partition, WriteCommand { sync, leader_acked, confirm, ..WriteCommand::new(reply) });
+        for (command, error) in self.inboxes.submit_all(table, replies.map(command)) {
+            command.pending_reply.answer(Err(error));
         }
     }
 }

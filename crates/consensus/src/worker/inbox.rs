@@ -102,6 +102,22 @@ impl<C> Inbox<C> {
         Ok(())
     }
 
+    /// Queues commands that the worker is to find together: those of one group become one log entry. Returns those for which there is no
+    /// room, which are the last ones; they are not done.
+    pub fn submit_all(&self, commands: Vec<(GroupId, C)>) -> Vec<InboxFull<C>> {
+        let mut commands = commands.into_iter();
+        let mut messages = self.messages.lock();
+        let was_empty = messages.is_empty();
+        let room = self.limit.saturating_sub(messages.len());
+        messages.extend(commands.by_ref().take(room).map(|(group, command)| Message::Command(group, command)));
+        let is_woken = was_empty && !messages.is_empty();
+        drop(messages);
+        if is_woken {
+            self.wake.notify_one();
+        }
+        commands.map(|(_, command)| InboxFull(command)).collect()
+    }
+
     /// Has the worker start a group.
     pub fn start(&self, start: GroupStart) {
         self.push(Message::Start(start));

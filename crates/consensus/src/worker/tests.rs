@@ -200,6 +200,19 @@ fn an_inbox_has_a_limit() {
     assert_eq!(inbox.submit(GroupId(1), 'c').unwrap_err().0, 'c');
 }
 
+#[test]
+fn of_commands_that_are_queued_together_the_last_ones_are_refused() {
+    let inbox = Inbox::new(3);
+    let submit = |commands: &str| {
+        let commands = commands.chars().map(|command| (GroupId(1), command)).collect();
+        inbox.submit_all(commands).into_iter().map(|full| full.0).collect::<String>()
+    };
+    assert_eq!(submit(""), "");
+    assert_eq!(submit("ab"), "");
+    assert_eq!(submit("cde"), "de");
+    assert_eq!(submit("f"), "f");
+}
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]

@@ -30,6 +30,15 @@ impl Value {
     }
 }
 
+/// How many bytes of a text stand before the first quotation mark, backslash or control character.
+pub fn plain_length(text: &str) -> usize {
+    let length = memchr::memchr2(b'"', b'\\', text.as_bytes()).unwrap_or(text.len());
+    if is_plain(&text.as_bytes()[..length]) {
+        return length;
+    }
+    text.bytes().position(|byte| byte < 0x20).unwrap_or(length)
+}
+
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -147,10 +156,7 @@ impl<'a> Reader<'a> {
     /// The characters up to the next quotation mark, backslash or control character.
     fn plain_characters(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
-        let mut length = memchr::memchr2(b'"', b'\\', rest.as_bytes()).unwrap_or(rest.len());
-        if !is_plain(&rest.as_bytes()[..length]) {
-            length = rest.bytes().position(|byte| byte < 0x20).unwrap_or(length);
-        }
+        let length = plain_length(rest);
         self.at += length;
         &rest[..length]
     }

@@ -86,7 +86,18 @@ pub(super) fn spaces_end(partition: u32) -> Vec<u8> {
 }
 
 pub(super) fn space_key(partition: u32, space: Space, key: &[u8]) -> Vec<u8> {
-    [&spaces_begin(partition)[..], &space.0.to_be_bytes(), key].concat()
+    let mut stored = Vec::new();
+    write_space_key(&mut stored, partition, space, key);
+    stored
+}
+
+pub(super) fn write_space_key(out: &mut Vec<u8>, partition: u32, space: Space, key: &[u8]) {
+    let [high, low] = partition_number(partition);
+    out.clear();
+    out.reserve(PARTITION_LEN + size_of::<Space>() + key.len());
+    out.extend_from_slice(&[SPACES, high, low]);
+    out.extend_from_slice(&space.0.to_be_bytes());
+    out.extend_from_slice(key);
 }
 
 /// From where and up to where the stored keys of a range of a space lie.

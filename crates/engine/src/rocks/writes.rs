@@ -1,18 +1,22 @@
 //! Writing what a log's entries come to.
 
 use super::keys::{
-    applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, space_key, space_range,
-    spaces_begin, spaces_end, write_record_key,
+    applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, space_range, spaces_begin,
+    spaces_end, write_record_key, write_space_key,
 };
 use super::record_cache::{Change, Place, RecordCache};
 use super::table::{KEY, RocksEngine, two_words};
 use crate::expiries::Noted;
 use crate::mutation::{self, Mutation};
 use crate::{Applied, Engine, EngineError};
+use bytes::Bytes;
 use rocksdb::{WriteBatch, WriteOptions};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use tessera_types::{Space, StoredValue, ValueKind, successor};
+
+/// Bytes of a batch beside the payloads, about: what is noted of a partition, and what keys are longer than in payloads.
+const BATCH_HEAD_BYTES: usize = 512;
 
 impl RocksEngine {
     /// All records of a partition are about to be replaced, or have been: to be called before and after. In between the record
@@ -33,7 +37,10 @@ impl RocksEngine {
     }
 
     pub(super) fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
-        let mut batch = WriteBatch::default();
+        // With room for all: the batch would be copied several times while it grows.
+        let bytes_of =
+            |applied: &Applied<'_>| BATCH_HEAD_BYTES + applied.payloads.iter().map(Bytes::len).sum::<usize>();
+        let mut batch = WriteBatch::with_capacity_bytes(applied.iter().map(bytes_of).sum());
         let family = &self.column_family;
         let (mut newly_hold_sort_keys, mut empty) = (Vec::new(), Vec::new());
         let (mut written, mut cleared, mut emptied, mut noted_by) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -86,10 +93,12 @@ impl RocksEngine {
                             Mutation::Mark { .. } => {}
                             Mutation::PutIn { space, key, value } => {
                                 is_empty &= space != Space::DOCUMENTS;
-                                batch.put_cf(family, space_key(partition, space, key), value);
+                                write_space_key(stored_key, partition, space, key);
+                                batch.put_cf(family, &stored_key, value);
                             }
                             Mutation::DeleteIn { space, key } => {
-                                batch.delete_cf(family, space_key(partition, space, key));
+                                write_space_key(stored_key, partition, space, key);
+                                batch.delete_cf(family, &stored_key);
                             }
                             Mutation::DropSpace { space } => {
                                 let [begin, end] = space_range(partition, space, (Bound::Unbounded, Bound::Unbounded));

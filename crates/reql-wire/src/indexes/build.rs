@@ -12,7 +12,7 @@ use super::build_error::{BuildError, EVALUATION};
 use super::cache::indexed;
 use super::claiming::{ClaimedDocument, Claiming};
 use super::list::{IndexList, ListedIndex, all_claims_keys, claimed_index, progress_key};
-use super::step::{BuiltDocument, SentStep, Step};
+use super::step::{Built, BuiltDocument, SentStep, Step};
 use crate::background::Background;
 use crate::definition::source_of;
 use crate::partition;
@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tessera_cluster::Indexes;
-use tessera_document::{EncodedValue, Value};
+use tessera_document::{Document, Value};
 use tessera_engine::{Order, PageLimit};
-use tessera_reql::{Env, IndexDefinition, Pacer};
+use tessera_reql::{Env, IndexDefinition, Lazy, Pacer};
 use tessera_store::{Leader, Operation, Store, Table, WriteOptions};
 use tessera_types::{Acks, Durability, Model, Pace, ReadMode, RequestError, Space, TableId};
 
@@ -222,11 +222,11 @@ impl Building {
             if place.table.indexes().is_dropped(index.space) {
                 return Err(BuildError::Overtaken);
             }
-            let (page, is_last) = place.page(index.space)?;
+            let Page { records, is_last, version } = place.page(index.space)?;
             let mut bytes_of_page = 0;
             let deadline = Deadline { until: Instant::now() + EVALUATION, ending: self.ending.clone() };
             let env = Env::for_functions(Arc::new(deadline), Value::Null);
-            let (mut documents, mut bytes_of_entries) = (Vec::with_capacity(page.len()), 0);
+            let (mut documents, mut bytes_of_entries) = (Vec::with_capacity(records.len()), 0);
             let claiming = Claiming {
                 shared: &self.shared,
                 table: place.table,
@@ -235,9 +235,8 @@ impl Building {
                 env: &env,
             };
             let mut claimed = Vec::new();
-            for (key, bytes) in page {
-                let document = EncodedValue::check(&bytes).and_then(EncodedValue::to_value);
-                let document = document.map_err(|_| BuildError::Damaged)?;
+            for (key, bytes) in records {
+                let document = Lazy::Document(Document::trusted(bytes.clone()));
                 let indexed = indexed(&env, &definition, &document, &key).map_err(|_| BuildError::TooSlow)?;
                 let entries = indexed.entries.iter().map(Vec::len).sum::<usize>();
                 bytes_of_entries += entries;
@@ -248,13 +247,14 @@ impl Building {
                 documents.push(BuiltDocument { key, bytes, entries: indexed.entries });
                 if bytes_of_entries >= STEP_BYTES {
                     claiming.claim(std::mem::take(&mut claimed), &self.ending)?;
-                    place.step(Step::Build(index.space, std::mem::take(&mut documents)))?;
+                    let documents = std::mem::take(&mut documents);
+                    place.step(Step::Build(index.space, Built { documents, version }))?;
                     bytes_of_entries = 0;
                 }
             }
             if !documents.is_empty() {
                 claiming.claim(claimed, &self.ending)?;
-                place.step(Step::Build(index.space, documents))?;
+                place.step(Step::Build(index.space, Built { documents, version }))?;
             }
             self.pace.note(turn, bytes_of_page as u64, self.shared.config.index_bytes_per_second);
             if is_hindered {
@@ -270,6 +270,15 @@ impl Building {
             }
         }
     }
+}
+
+/// Documents of a partition that are to be looked at.
+struct Page {
+    /// Keys and documents.
+    records: Vec<(Bytes, Bytes)>,
+    is_last: bool,
+    /// The version of the partition of which they are, if no write came between.
+    version: Option<u64>,
 }
 
 /// A partition that this node leads.
@@ -298,14 +307,17 @@ impl Place<'_> {
         Ok(found.records.iter().filter_map(|(key, _)| claimed_index(key)).collect())
     }
 
-    /// The next documents that an index is to hold, and whether they are the last ones.
-    fn page(&self, space: Space) -> Result<(Vec<(Bytes, Bytes)>, bool), BuildError> {
+    /// The next documents that an index is to hold.
+    fn page(&self, space: Space) -> Result<Page, BuildError> {
+        let version = || self.table.version(self.partition);
+        let before = version();
         let page = partition::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
             let behind = transaction.get_in(Space::INDEXES, &progress_key(space))?;
             let start = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             transaction.scan_in(Space::DOCUMENTS, (start, Bound::Unbounded), Order::Ascending, PAGE)
         })?;
-        Ok((page.records, !page.is_cut))
+        let version = before.filter(|before| version() == Some(*before));
+        Ok(Page { records: page.records, is_last: !page.is_cut, version })
     }
 
     /// Has the partition's loop do a step, and returns the list behind it.

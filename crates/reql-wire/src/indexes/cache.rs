@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tessera_document::{Document, EncodedValue, EntryChanges, IndexShape, SecondaryKey, Value, entry_key};
-use tessera_reql::{Env, Error, ErrorKind, IndexDefinition, Result};
+use tessera_reql::{Env, Error, ErrorKind, IndexDefinition, Lazy, Result};
 use tessera_types::{Space, TableId};
 
 /// Most lists and partitions that are remembered; then all are forgotten, and learned again.
@@ -60,24 +60,20 @@ pub(super) struct Indexed {
 ///
 /// # Errors
 /// If the query was stopped. A document for which the function fails is not in the index.
-pub(super) fn indexed(env: &Env, definition: &IndexDefinition, document: &Value, primary: &[u8]) -> Result<Indexed> {
+pub(super) fn indexed(env: &Env, definition: &IndexDefinition, document: &Lazy, primary: &[u8]) -> Result<Indexed> {
     let mut indexed = Indexed::default();
     if definition.geo {
-        let keys = tessera_reql::cell_keys(env, definition, document)?;
+        let keys = tessera_reql::cell_keys(env, definition, &document.to_value()?)?;
         indexed.entries = keys.iter().map(|key| entry_key(&SecondaryKey::of_cells(key), primary, None)).collect();
         return Ok(indexed);
     }
-    match definition.function.value_of(env, document) {
-        Ok(value) => {
-            let value = Document::encode(&value);
-            let shape = shape(definition);
-            shape.entries(Some(value.value()), primary, &mut indexed.entries);
-            if definition.unique {
-                indexed.unique_keys = shape.unique_keys(Some(value.value()));
-            }
+    if let Some(value) = definition.function.indexed(env, document)? {
+        let value = Document::encode(&value);
+        let shape = shape(definition);
+        shape.entries(Some(value.value()), primary, &mut indexed.entries);
+        if definition.unique {
+            indexed.unique_keys = shape.unique_keys(Some(value.value()));
         }
-        Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
-        Err(_) => {}
     }
     Ok(indexed)
 }
@@ -102,12 +98,16 @@ impl Keeper {
     /// # Errors
     /// If the query was stopped.
     pub(crate) fn changes(&self, env: &Env, old: &Value, new: &Value, primary: &[u8]) -> Result<IndexChanges> {
+        if self.indexes.is_empty() {
+            let entries = NewEntries { stamp: self.stamp, ..NewEntries::default() };
+            return Ok(IndexChanges { entries, claims: Vec::new() });
+        }
         let env = env.without_options();
         let (mut changes, mut claims) = (Vec::new(), Vec::new());
         for index in &self.indexes {
             let of = |document: &Value| match document {
                 Value::Null => Ok(Indexed::default()),
-                document => indexed(&env, &index.definition, document, primary),
+                document => indexed(&env, &index.definition, &document.clone().into(), primary),
             };
             let (old, new) = (of(old)?, of(new)?);
             // Also while the index is built: whoever builds claims what documents have by then.

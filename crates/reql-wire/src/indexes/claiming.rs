@@ -13,8 +13,8 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tessera_document::{EncodedValue, EntryChanges, MAX_SECONDARY_KEY_BYTES, decode_key};
-use tessera_reql::{Durability, Env, IndexDefinition};
+use tessera_document::{Document, EntryChanges, MAX_SECONDARY_KEY_BYTES, decode_key};
+use tessera_reql::{Durability, Env, IndexDefinition, Lazy};
 use tessera_store::Table;
 use tessera_types::{RequestError, Space};
 
@@ -122,8 +122,9 @@ impl Claiming<'_> {
     fn change(&self, planned: &mut ClaimedDocument, document: Option<&Bytes>) -> Result<(), BuildError> {
         planned.keys.clear();
         if let Some(bytes) = document {
-            let value = EncodedValue::check(bytes).and_then(EncodedValue::to_value).map_err(|_| BuildError::Damaged)?;
-            let indexed = indexed(self.env, self.definition, &value, &planned.key).map_err(|_| BuildError::TooSlow)?;
+            let document = Lazy::Document(Document::trusted(bytes.clone()));
+            let indexed =
+                indexed(self.env, self.definition, &document, &planned.key).map_err(|_| BuildError::TooSlow)?;
             (planned.bytes, planned.keys) = (bytes.clone(), indexed.unique_keys);
         }
         Ok(())

@@ -16,10 +16,18 @@ pub(super) struct BuiltDocument {
     pub(super) entries: Vec<Vec<u8>>,
 }
 
+/// Documents that an index is to hold.
+pub(super) struct Built {
+    pub(super) documents: Vec<BuiltDocument>,
+    /// The [version](tessera_store::Table::version) of the partition of which the documents are, if it is known: whoever finds the
+    /// partition at it need not look at them again.
+    pub(super) version: Option<u64>,
+}
+
 /// A step in the partition's log.
 pub(super) enum Step {
     Begin(Space, Bytes),
-    Build(Space, Vec<BuiltDocument>),
+    Build(Space, Built),
     Finish(Space),
     /// Note what hinders a unique index.
     Hinder(Space, Bytes),
@@ -57,9 +65,12 @@ impl Step {
         }
         match self {
             Self::Begin(space, definition) => list.begin(*space, definition.clone()),
-            Self::Build(space, documents) if is_unbuilt(&list, *space) => {
+            Self::Build(space, Built { documents, version }) if is_unbuilt(&list, *space) => {
+                let now = transaction.table().version(transaction.partition()).filter(|_| !transaction.is_behind());
+                let is_unchanged = version.is_some() && now == *version;
                 for document in documents {
-                    if transaction.get_in(Space::DOCUMENTS, &document.key)?.as_ref() == Some(&document.bytes) {
+                    let is_same = |found: Option<Bytes>| found.as_ref() == Some(&document.bytes);
+                    if is_unchanged || is_same(transaction.get_in(Space::DOCUMENTS, &document.key)?) {
                         for entry in &document.entries {
                             transaction.put_in(*space, entry, b"")?;
                         }
