@@ -64,7 +64,11 @@ impl Handler for PeerHandler {
 
     fn admits(&self, node: NodeId, generation: Generation) -> Result<(), Refusal> {
         match self.context.get() {
-            Some(context) => context.generations.admit(node, generation),
+            Some(context) => {
+                context.generations.admit(node, generation)?;
+                context.store.note_start(node, generation.number);
+                Ok(())
+            }
             None => Err(Refusal::Failed("this node is still starting".into())),
         }
     }

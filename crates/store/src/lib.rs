@@ -33,6 +33,7 @@ mod hot_key_search;
 mod hot_keys;
 mod inboxes;
 mod known_leader;
+mod known_starts;
 mod lease;
 mod ledger;
 mod meter;

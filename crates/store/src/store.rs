@@ -5,6 +5,7 @@ use crate::coordination::Coordination;
 use crate::disk_readers::DiskReaders;
 use crate::disk_refusals::DiskRefusals;
 use crate::face_meter::{FaceMeter, FaceMeters};
+use crate::known_starts::KnownStarts;
 use crate::ledger::Evaluator;
 use crate::operation::{Operation, PendingReply, WriteCommand, WriteOptions};
 use crate::registry::Registry;
@@ -36,6 +37,7 @@ pub struct Store {
     coordination: Arc<Coordination>,
     face_meters: Arc<FaceMeters>,
     disk_refusals: Arc<DiskRefusals>,
+    known_starts: Arc<KnownStarts>,
 }
 
 impl Store {
@@ -44,7 +46,8 @@ impl Store {
         let parts = Arc::new(parts);
         let coordination = Arc::new(Coordination::new(parts.clone()));
         let (services, face_meters, disk_refusals) = Default::default();
-        Self { services, coordination, face_meters, disk_refusals, parts }
+        let known_starts = Arc::new(KnownStarts::new(parts.identity.node, parts.identity.generation.number));
+        Self { services, coordination, face_meters, disk_refusals, known_starts, parts }
     }
 
     pub(crate) fn parts(&self) -> &StoreParts {
@@ -310,6 +313,15 @@ impl Store {
 
     pub(crate) fn disk_refusals(&self) -> &DiskRefusals {
         &self.disk_refusals
+    }
+
+    /// Notes that another node is there as of a start with this number.
+    pub fn note_start(&self, node: NodeId, start: u64) {
+        self.known_starts.note(node, start);
+    }
+
+    pub(crate) fn known_starts(&self) -> &KnownStarts {
+        &self.known_starts
     }
 
     /// Whether the log takes writes now.

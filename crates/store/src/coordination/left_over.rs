@@ -15,7 +15,7 @@ use tessera_types::Durability;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
-/// An intent is asked about when it is so old, and that of a coordinator whose node is not heard of when it is [`AT_ONCE`] old.
+/// An intent is asked about when it is so old, and that of a coordinator that is gone when it is [`AT_ONCE`] old.
 const INTENT: Duration = Duration::from_millis(700);
 /// One of a transaction that was tried before is given as much time as those tries took, and no more than this: where entries take long to
 /// commit, it would be aborted each time.
@@ -72,7 +72,7 @@ impl Store {
         let now = self.parts().clock.now().get();
         let is_late = |id: TransactionId, age: Age, stood: Duration| {
             let began = Duration::from_millis(now.saturating_sub(age.began_millis));
-            stood >= if self.is_heard(id.node) { patience(began, stood) } else { AT_ONCE }
+            stood >= if self.is_gone(id) { AT_ONCE } else { patience(began, stood) }
         };
         let mut overdue = state.ledger.overdue(is_late, COMMIT);
         overdue.retain(|overdue| match overdue {
@@ -81,6 +81,12 @@ impl Store {
             Overdue::Commit(_, participants) => participants.iter().all(|participant| self.may_ask(*participant)),
         });
         overdue
+    }
+
+    /// Whether nobody goes on with a transaction, as far as this node knows: the node that coordinates it is not heard of, or was started
+    /// again since.
+    fn is_gone(&self, id: TransactionId) -> bool {
+        self.known_starts().is_over(id.node, id.generation) || !self.is_heard(id.node)
     }
 
     /// Whether a partition may answer: it has a leader, or was sealed, or is not there any more.

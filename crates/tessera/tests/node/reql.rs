@@ -21,7 +21,11 @@ impl Client {
     }
 
     pub(crate) fn try_to(port: u16) -> Option<Self> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        Self::try_to_host("127.0.0.1", port)
+    }
+
+    pub(crate) fn try_to_host(host: &str, port: u16) -> Option<Self> {
+        let mut stream = TcpStream::connect((host, port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let greeting = [0x400c_2d20_u32, 0, 0x7e69_70c7].map(u32::to_le_bytes).concat();
         stream.write_all(&greeting).ok()?;

@@ -266,6 +266,9 @@ impl Cluster {
             for face in ["redis", "admin", "cluster"] {
                 settings.push(format!("{face}.bind=\"{}\"", self.host(at)));
             }
+            if !self.reql_ports.is_empty() {
+                settings.push(format!("reql.bind=\"{}\"", self.host(at)));
+            }
             settings.push("insecure=true".into());
             settings.push("cluster.secret=known to all nodes of this test".into());
             command = Command::new("ip");

@@ -10,8 +10,8 @@ use rand::seq::IndexedRandom;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Tables are split until they have so many.
-const MOST_PARTITIONS: u64 = 32;
+/// Tables are split until they have so many, in most runs.
+pub const MOST_PARTITIONS: u64 = 32;
 
 /// After so long every node has heard that a clock is right again: it is seen within a second, and told twice a second.
 pub const TOLD: Duration = Duration::from_millis(2_500);
@@ -35,6 +35,8 @@ pub struct Faults {
 pub struct Nemesis {
     pub faults: Faults,
     pub tables: Vec<Table>,
+    /// Tables are split until they have so many.
+    pub most_partitions: u64,
     /// Processes are ended one at a time, and only when all that they hold is elsewhere too.
     pub is_gentle: bool,
     pub trust: Trust,
@@ -191,7 +193,7 @@ impl Nemesis {
         let name = self.tables.choose(random).expect("there are tables").name;
         let shown = cluster.cli(at, &format!("table show {name} --json")).unwrap_or_default();
         let table: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
-        let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < MOST_PARTITIONS) else {
+        let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < self.most_partitions) else {
             return;
         };
         if table["split"].is_null()

@@ -15,6 +15,8 @@ mod document_batches;
 mod document_indexes;
 mod document_names;
 mod documents;
+mod emptied;
+mod emptier;
 mod faults;
 mod load;
 mod replicas;
@@ -23,15 +25,19 @@ mod waits;
 mod work;
 
 use super::Cluster;
+use super::checks::emptyings;
 use super::clock::Clocks;
 use super::net::Net;
 use crate::disk::DiskWithPower;
+use crate::reql;
 use crate::resp_client::{Value, encode};
 use crate::server::{free_port, wait_for};
 use crate::skipped::skip;
 use comings::Comings;
 use documents::Documents;
-use faults::{Faults, Nemesis};
+use emptied::{Emptied, OF_EMPTIED};
+use emptier::Emptier;
+use faults::{Faults, MOST_PARTITIONS, Nemesis};
 pub(super) use faults::{NamedReplica, replicas_on};
 use load::{Load, Session};
 use rand::rngs::StdRng;
@@ -142,6 +148,26 @@ fn what_clients_see_has_an_order_whatever_happens_to_documents() {
     let mut run = Run::new("documents");
     run.tables = vec![documents::TABLE];
     run.chaos_of_documents(Cluster { reql_ports, ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
+/// Transactions over two tables that are truncated, dropped and recalled.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_emptied_tables() {
+    let reql_ports = (0..3).map(|_| free_port()).collect();
+    let run = Run::new("emptied_tables");
+    run.chaos_of_emptied_tables(Cluster { reql_ports, ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_links_under_emptied_tables() {
+    let Some(net) = Net::new(4) else {
+        return skip("network namespaces need root and iproute2");
+    };
+    net.enter();
+    let reql_ports = (0..4).map(|_| free_port()).collect();
+    let run = Run::new("links_under_emptied_tables");
+    let cluster = Cluster { reql_ports, net: Some(net), ..Cluster::planned(TempDir::new().unwrap(), 4) };
+    run.chaos_of_emptied_tables(cluster);
 }
 
 /// Transactions over several partitions.
@@ -303,6 +329,7 @@ impl Run {
         let mut nemesis = Nemesis {
             faults: Faults::default(),
             tables: self.tables.clone(),
+            most_partitions: MOST_PARTITIONS,
             is_gentle: self.is_gentle,
             trust: self.trust(&cluster),
             comings: self.comings.take(),
@@ -311,7 +338,7 @@ impl Run {
             nemesis.disturb(&mut cluster, &mut random);
             *load.addresses.lock().unwrap() = addresses(&cluster);
             if self.rests {
-                waits::rest(&cluster, &load, &mut random);
+                waits::rest(&cluster, &load.well, || load.now(), &mut random);
             }
         }
         if let Some(comings) = &mut nemesis.comings {
@@ -371,6 +398,7 @@ impl Run {
         let mut nemesis = Nemesis {
             faults: Faults::default(),
             tables: self.tables.clone(),
+            most_partitions: MOST_PARTITIONS,
             is_gentle: false,
             trust: Trust::MostClocks,
             comings: None,
@@ -396,6 +424,86 @@ impl Run {
             self.name, self.seed, self.seconds, nemesis.faults
         );
         assert!(done > 30 * self.seconds, "{done} queries in {} seconds", self.seconds);
+    }
+
+    /// The same for tables that are emptied meanwhile.
+    fn chaos_of_emptied_tables(&self, mut cluster: Cluster) {
+        cluster.logs = Some(self.logs.clone());
+        let mut cluster = cluster.started();
+        for (name, table) in emptied::NAMES.iter().zip(OF_EMPTIED) {
+            cluster.cli(0, &format!("table create {name} {} --partitions 4", table.options)).unwrap();
+        }
+        cluster.wait_until_whole();
+        let mut random = StdRng::seed_from_u64(self.seed);
+        let load = Emptied::new();
+        let mut nemesis = Nemesis {
+            faults: Faults::default(),
+            tables: OF_EMPTIED.to_vec(),
+            // All that is truncated is kept.
+            most_partitions: 8,
+            is_gentle: false,
+            trust: Trust::MostClocks,
+            comings: None,
+        };
+        let addresses: Vec<_> =
+            cluster.reql_ports().into_iter().enumerate().map(|(at, port)| (cluster.host(at), port)).collect();
+        let emptiers: Vec<_> = std::thread::scope(|scope| {
+            for _ in 0..6 {
+                let (load, addresses, seed) = (&load, &addresses, random.random());
+                scope.spawn(move || load.client(addresses, seed));
+            }
+            // Clients end with the run, however that ends.
+            let _stop = StopAtEnd(&load.stop);
+            let emptiers: Vec<_> = (0..OF_EMPTIED.len())
+                .map(|at| {
+                    let emptier = Emptier::new(&load, &cluster, at, random.random());
+                    scope.spawn(|| emptier.run())
+                })
+                .collect();
+            while load.elapsed() < Duration::from_secs(self.seconds) {
+                nemesis.disturb(&mut cluster, &mut random);
+                waits::rest(&cluster, &load.well, || load.now(), &mut random);
+            }
+            load.is_calm.store(true, Ordering::Relaxed);
+            let emptiers = emptiers.into_iter().map(|emptier| emptier.join().unwrap()).collect();
+            cluster.wait_until_whole();
+            // From now on it stays so.
+            load.well.begin(load.now());
+            std::thread::park_timeout(CALM);
+            emptiers
+        });
+        let drops: u32 = emptiers.iter().map(|emptier| emptier.drops).sum();
+        let first = cluster.running()[0];
+        let mut client = reql::Client::try_to_host(&addresses[first].0, addresses[first].1).expect("it runs");
+        let mut tables = emptiers.into_iter().map(|emptier| emptier.finish(&cluster, &mut client));
+        let tables = [(); emptyings::TABLES].map(|()| tables.next().expect("each table has an emptier"));
+        let (receipts, looks) = (load.receipts.lock().unwrap(), load.looks.lock().unwrap());
+        let mut wrong = load.contradictions.lock().unwrap().clone();
+        wrong.extend(emptyings::check(&tables, &receipts, &looks).err());
+        wrong.extend(load.waits.check(emptied::LONGEST_WAIT).err());
+        wrong.truncate(20);
+        assert!(wrong.is_empty(), "contradictions:\n{}", wrong.join("\n"));
+        OF_EMPTIED.iter().for_each(|table| replicas::compare_all(&cluster, *table));
+        wait_for("no transaction is left unfinished", PATIENCE, || {
+            (metric_of_all(&cluster, "tessera_transactions_open") == 0.0).then_some(())
+        });
+        let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
+        let recovered = metric_of_all(&cluster, "tessera_transactions_recovered_total");
+        let lives = tables.each_ref().map(|table| table.lives.iter().map(|life| life.receipts.len()).collect::<Vec<_>>());
+        eprintln!(
+            "{}, seed {}, {} s: {:?}, {drops} drops, receipts by the lives of tables {lives:?}; {}; {done} operations, {unknown} unknown, \
+             {refused} refused {:?}, {recovered} intents and commits recovered",
+            self.name,
+            self.seed,
+            self.seconds,
+            nemesis.faults,
+            load.waits,
+            load.refusals.lock().unwrap()
+        );
+        assert!(done > 20 * self.seconds, "{done} operations in {} seconds", self.seconds);
+        let emptied = tables.iter().map(|table| table.emptyings.len() as u64).sum::<u64>();
+        assert!(emptied >= self.seconds / 15, "tables were emptied {emptied} times");
     }
 
     /// Where clocks are set, every other seed has all of them wrong.

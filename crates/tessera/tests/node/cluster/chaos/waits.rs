@@ -1,6 +1,6 @@
 //! For how long keys could not be used while all nodes were well.
 
-use super::load::{Answer, Load, Session};
+use super::load::{Answer, Session};
 use crate::cluster::Cluster;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -40,14 +40,14 @@ impl WellTimes {
 }
 
 /// Lets clients go on for a while in which all nodes are well, if they are soon.
-pub fn rest(cluster: &Cluster, load: &Load, random: &mut StdRng) {
+pub fn rest(cluster: &Cluster, well: &WellTimes, now: impl Fn() -> u64, random: &mut StdRng) {
     let began = Instant::now();
     while began.elapsed() < RECOVERY {
         if cluster.running().into_iter().all(|at| cluster.lacks_nothing(at)) {
-            load.well.begin(load.now());
+            well.begin(now());
             let most = if random.random_bool(0.2) { LONG_REST } else { MOST_REST };
             std::thread::park_timeout(random.random_range(Duration::ZERO..most));
-            return load.well.end(load.now());
+            return well.end(now());
         }
         std::thread::park_timeout(STEP);
     }
@@ -67,16 +67,28 @@ struct Wait {
 impl Waits {
     /// A key is of no use from when somebody asked for it who was not answered, or was told that nothing was done, until an answer.
     pub fn note(&self, session: &Session, keys: impl Iterator<Item = String>, answer: &Answer) {
+        let ended = answer.value().is_some().then_some(answer.ended);
+        self.note_use(session.well(), keys, answer.began, ended);
+    }
+
+    /// The same, of something that was asked for at a time, and answered at another, if it was.
+    pub fn note_use(
+        &self,
+        well: &WellTimes,
+        keys: impl Iterator<Item = String>,
+        began: u64,
+        ended: Option<u64>,
+    ) {
         let (open, longest) = &mut *self.0.lock().unwrap();
         for key in keys {
-            if answer.value().is_none() {
-                open.entry(key).or_insert(answer.began);
+            let Some(until) = ended else {
+                open.entry(key).or_insert(began);
                 continue;
-            }
-            let from = open.remove(&key).unwrap_or(answer.began).min(answer.began);
-            let while_well = session.well().within(from, answer.ended);
+            };
+            let from = open.remove(&key).unwrap_or(began).min(began);
+            let while_well = well.within(from, until);
             if longest.as_ref().is_none_or(|longest| longest.while_well < while_well) {
-                *longest = Some(Wait { key, from, until: answer.ended, while_well });
+                *longest = Some(Wait { key, from, until, while_well });
             }
         }
     }

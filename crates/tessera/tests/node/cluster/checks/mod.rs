@@ -4,6 +4,7 @@
 
 pub mod appending;
 pub mod counting;
+pub mod emptyings;
 mod graphs;
 pub mod models;
 pub mod places;
