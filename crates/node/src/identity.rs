@@ -158,7 +158,7 @@ async fn join(config: &NodeConfig, request: &JoinRequest) -> Result<Welcome, Str
         }
         if refusals.is_news(&error, Instant::now()) {
             let left = PATIENCE.saturating_sub(began.elapsed()).as_secs();
-            tracing::info!(error, "not let into the cluster yet; trying for {left} seconds more");
+            tracing::warn!(error, "not let into the cluster yet; trying for {left} seconds more");
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -23,6 +23,7 @@ mod recover_command;
 mod shown_commands;
 mod size;
 mod status_command;
+mod stop_signals;
 mod table_command;
 mod traffic_command;
 mod trust;

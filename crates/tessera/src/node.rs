@@ -7,6 +7,7 @@ use crate::doors::{Door, doors};
 use crate::exit::ExitError;
 use crate::faces::{self, Face, Foundation, advertised};
 use crate::listening::{address, listen};
+use crate::stop_signals::StopSignals;
 use bytesize::ByteSize;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::process::CommandExt;
@@ -22,7 +23,6 @@ use tessera_node::{Node, NodeConfig, NodeWorker, OpenError};
 use tessera_store::Store;
 use tessera_transport::Secret;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// How long recovery may take before the node logs that it is still recovering.
 const SERVING_NOTE: Duration = Duration::from_secs(10);
@@ -57,6 +57,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let client_memory = ClientMemory::new(config.clients.memory_limit_bytes);
     let node_config = NodeConfig { secret, accept_older_data, ..node_config(config, workers, site.clone()) };
 
+    let mut signals = StopSignals::take()?;
     let (node, node_workers) = Node::open(node_config, peer_listener).map_err(|error| match error {
         OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
         error @ (OpenError::Join(_) | OpenError::Transport(_) | OpenError::Thread(_)) => {
@@ -97,8 +98,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         };
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
         let admin = tokio::spawn(admin.serve(AdminListener::new(listener, tls), async { _ = stopped.await }));
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(other)?;
+        signals.note_started();
         let serving = async {
             while !store.wait_until_serving(SERVING_NOTE).await {
                 // Of a node that was removed that was said already.
@@ -113,8 +113,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         tokio::select! {
             () = serving => {}
             () = node.must_start_again() => starts_again = true,
-            _ = interrupt.recv() => tracing::info!("interrupted, stopping"),
-            _ = terminate.recv() => tracing::info!("told to terminate, stopping"),
+            word = signals.told() => tracing::info!("{word}, stopping"),
         }
         if !starts_again {
             node.transfer_leaderships().await;
@@ -152,7 +151,7 @@ fn start_again() -> ExitError {
     ))
 }
 
-fn other(error: impl std::fmt::Display) -> ExitError {
+pub fn other(error: impl std::fmt::Display) -> ExitError {
     ExitError::Other(error.to_string())
 }
 

@@ -451,6 +451,26 @@ fn metrics_and_health_are_served() {
     assert!(get("/v1/tables/nosuch").starts_with("HTTP/1.1 404"));
 }
 
+/// What a log has in shared memory once stayed there for good when the node was told to stop while it started.
+#[test]
+fn a_node_that_is_told_to_stop_while_it_starts_leaves_nothing_in_shared_memory() {
+    let data = TempDir::new().unwrap();
+    // In tests that is the data directory.
+    let staged = || {
+        let names = std::fs::read_dir(data.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("tessera-")).count()
+    };
+    for _ in 0..3 {
+        let mut node = Node::spawn(data.path(), free_port(), free_port(), &[]);
+        let limit = std::time::Duration::from_secs(30);
+        crate::server::wait_for("the log has its file in shared memory", limit, || (staged() == 1).then_some(()));
+        let process = Pid::from_raw(i32::try_from(node.process.id()).unwrap()).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        crate::server::wait_for("the node ends", limit, || node.process.has_ended().then_some(()));
+        assert_eq!(staged(), 0);
+    }
+}
+
 /// They belong to the RocksDB instance, and were once set for each table in turn, to zero for one in memory.
 #[test]
 fn a_memory_table_does_not_hide_what_rocksdb_counts() {

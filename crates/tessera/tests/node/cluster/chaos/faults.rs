@@ -193,7 +193,8 @@ impl Nemesis {
         let name = self.tables.choose(random).expect("there are tables").name;
         let shown = cluster.cli(at, &format!("table show {name} --json")).unwrap_or_default();
         let table: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
-        let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < self.most_partitions) else {
+        let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < self.most_partitions)
+        else {
             return;
         };
         if table["split"].is_null()

@@ -490,7 +490,8 @@ impl Run {
         let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
         let recovered = metric_of_all(&cluster, "tessera_transactions_recovered_total");
-        let lives = tables.each_ref().map(|table| table.lives.iter().map(|life| life.receipts.len()).collect::<Vec<_>>());
+        let lives =
+            tables.each_ref().map(|table| table.lives.iter().map(|life| life.receipts.len()).collect::<Vec<_>>());
         eprintln!(
             "{}, seed {}, {} s: {:?}, {drops} drops, receipts by the lives of tables {lives:?}; {}; {done} operations, {unknown} unknown, \
              {refused} refused {:?}, {recovered} intents and commits recovered",

@@ -72,13 +72,7 @@ impl Waits {
     }
 
     /// The same, of something that was asked for at a time, and answered at another, if it was.
-    pub fn note_use(
-        &self,
-        well: &WellTimes,
-        keys: impl Iterator<Item = String>,
-        began: u64,
-        ended: Option<u64>,
-    ) {
+    pub fn note_use(&self, well: &WellTimes, keys: impl Iterator<Item = String>, began: u64, ended: Option<u64>) {
         let (open, longest) = &mut *self.0.lock().unwrap();
         for key in keys {
             let Some(until) = ended else {
