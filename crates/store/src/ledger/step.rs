@@ -71,6 +71,11 @@ impl LedgerStep {
         (Self { asked, evaluator, answer, effect, sender: Mutex::new(Some(sender)) }, receiver)
     }
 
+    /// Whether it is carried out only where the partition serves: what is logged behind a seal, which may be on its way, is lost.
+    fn needs_to_serve(&self) -> bool {
+        matches!(self.asked, Asked::Request(Request::Prepare(_) | Request::Decide(_) | Request::Recover(_)))
+    }
+
     /// What the ledger has to say.
     fn step(&self, transaction: &Transaction<'_>) -> Step<OnTables> {
         let ledger = transaction.partition_state().ledger();
@@ -171,6 +176,10 @@ fn log(entry: &Entry<OnTables>, transaction: &mut Transaction<'_>) {
 impl Operation for LedgerStep {
     fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
         *self.effect.lock() = None;
+        if self.needs_to_serve() && !transaction.partition_state().is_serving() {
+            *self.answer.lock() = Err(RequestError::NotReady);
+            return Verdict::Abandon;
+        }
         let entry = match self.step(transaction) {
             Step::Answer(Answer::Busy(holder)) => {
                 // The older one waits, the younger one gives way. Of the same age is an earlier attempt, which is being aborted.
