@@ -4,15 +4,18 @@ use crate::test_node::TestNode;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
+use tessera_cluster::{Catalog, CatalogCommand, CopyReport, CopyState};
 use tessera_engine::{ENGINES, mutation};
 use tessera_store::hosting::{Partition, group_of};
 use tessera_store::{
     Access, Evaluator, Operation, Store, Table, Transacted, Transaction, TransactionPart, Verdict, WriteOptions,
 };
-use tessera_types::{Expiry, Partitioner, RecordKey, RequestError, Space, StoredValue, UnixMillis, ValueKind};
+use tessera_types::{
+    Expiry, Limits, NodeId, Partitioner, RecordKey, RequestError, Space, StoredValue, UnixMillis, ValueKind,
+};
 use tokio::sync::oneshot;
 
 const PARTITIONS: u32 = 2;
@@ -221,4 +224,76 @@ async fn a_partition_of_a_recalled_table_is_reopened_by_its_loop_and_forgets_not
     drop(held);
     node.wait_for("it serves again", all_serve).await;
     assert!(!state.change_capture().refuses_requests());
+}
+
+/// Puts, and once, where a part is prepared, keeps the anchor's table from deciding.
+struct PutsBeforeDecision {
+    anchor: Arc<Table>,
+    has_stopped: AtomicBool,
+}
+
+impl Evaluator for PutsBeforeDecision {
+    fn evaluate(&self, key: &Bytes, transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes> {
+        if transaction.table().id() != self.anchor.id() && !self.has_stopped.swap(true, Ordering::Relaxed) {
+            self.anchor.partition(0).stop_serving();
+        }
+        Puts.evaluate(key, transaction)
+    }
+}
+
+/// The catalog as of when a table had been truncated.
+fn with_truncated(catalog: &Catalog, name: &str) -> Catalog {
+    let mut dropped = catalog.clone();
+    dropped.apply(&CatalogCommand::drop(name, in_an_hour()), &Limits::default()).unwrap();
+    let json = serde_json::to_string(&dropped).unwrap();
+    let truncated = json.replace(r#""is":"dropped""#, r#""is":"dropped","was_truncated":true"#);
+    serde_json::from_str(&truncated).unwrap()
+}
+
+/// A node that had not heard of a recall once dropped intents of transactions that were then committed in the recalled table.
+#[tokio::test]
+async fn an_intent_is_kept_as_long_as_the_table_of_its_anchor_may_have_been_recalled() {
+    /// Intents are looked after when they are 0.7 seconds old.
+    const LOOKED_AFTER: Duration = Duration::from_secs(2);
+    let node = TestNode::start(|_| {});
+    let (anchor, other) = (node.create_table("anchor", 1).await, node.create_table("other", 1).await);
+    let evaluator = Arc::new(PutsBeforeDecision { anchor: anchor.clone(), has_stopped: AtomicBool::new(false) });
+    node.store.evaluate_for(SERVICE, &evaluator);
+    let (store, parts) = (node.store.clone(), vec![part(&anchor, 0), part(&other, 0)]);
+    let transacting = tokio::spawn(async move { store.transact(SERVICE, parts, Instant::now() + LIMIT).await });
+    let open = |store: &Store| store.statistics().transactions.open;
+    node.wait_for("the participant has prepared", |store| (open(store) == 1).then_some(())).await;
+
+    // As if the anchor's table had been truncated and recalled before, and this node had heard of the truncation only.
+    let (view, now) = (&node.context.view, node.context.view.catalog());
+    view.set_catalog_leader(NodeId(0));
+    view.set_catalog(Arc::new(with_truncated(&now, "anchor")));
+    assert!(node.store.catalog().get(anchor.id()).unwrap().is_sealed());
+    let began = Instant::now();
+    let is_over = |store: &Store| (open(store) == 0 || began.elapsed() >= LOOKED_AFTER).then_some(());
+    node.wait_for("the intent is looked after", is_over).await;
+    assert_eq!(open(&node.store), 1, "nobody knows yet whether it is committed");
+
+    view.set_catalog(now);
+    view.set_catalog_leader(node.store.node());
+    anchor.partition(0).serve();
+    assert!(matches!(transacting.await.unwrap(), Transacted::Committed(_)));
+    node.wait_for("all of it", |_| (is_put(&anchor, 0) && is_put(&other, 0)).then_some(())).await;
+}
+
+/// Where the catalog's leader says that the table was not recalled, nobody waits for a decision.
+#[tokio::test]
+async fn an_intent_is_dropped_when_it_is_certain_that_the_table_of_its_anchor_has_ended() {
+    let node = TestNode::start(|_| {});
+    let (anchor, other) = (node.create_table("anchor", 1).await, node.create_table("other", 1).await);
+    let evaluator = Arc::new(PutsBeforeDecision { anchor: anchor.clone(), has_stopped: AtomicBool::new(false) });
+    node.store.evaluate_for(SERVICE, &evaluator);
+    let (store, parts) = (node.store.clone(), vec![part(&anchor, 0), part(&other, 0)]);
+    let transacting = tokio::spawn(async move { store.transact(SERVICE, parts, Instant::now() + LIMIT).await });
+    let open = |store: &Store| store.statistics().transactions.open;
+    node.wait_for("the participant has prepared", |store| (open(store) == 1).then_some(())).await;
+    let now = node.context.view.catalog();
+    node.context.view.set_catalog(Arc::new(with_truncated(&now, "anchor")));
+    node.wait_for("the intent is dropped", |store| (open(store) == 0).then_some(())).await;
+    transacting.abort();
 }

@@ -260,3 +260,13 @@ pub(crate) fn answer_if_sealed(
         Request::Recover(id) => decided(*id)?,
     }))
 }
+
+/// What a partition answers of a table that was split or truncated, or is not there any more. It was sealed when all that it had committed was
+/// resolved. For one that was dropped, and then deleted before that, nobody can know any more.
+pub(crate) fn answer_of_ended(request: &Request<OnTables>) -> Answer<OnTables> {
+    match request {
+        Request::Prepare(_) => Answer::Over,
+        Request::Resolve(_, Outcome::Committed | Outcome::Aborted) => Answer::Resolved,
+        Request::Decide(_) | Request::Recover(_) => Answer::Aborted,
+    }
+}
