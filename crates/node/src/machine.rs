@@ -137,7 +137,8 @@ impl StateMachine for PartitionsMachine {
         if let Some(holder) = held_commands.holder_before(&command) {
             return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
         }
-        if table.partition(*partition).change_capture().refuses_requests() {
+        if table.partition(*partition).change_capture().refuses_requests() && !command.pending_reply.seals_or_reopens()
+        {
             command.pending_reply.answer(Err(RequestError::NotReady));
             return Evaluated::Refused;
         }

@@ -22,7 +22,7 @@ impl Store {
             number::FOLLOWS => Bytes::from_static(self.answer_whether_it_follows(&request).await),
             number::CATALOG_INDEX => self.answer_catalog_index(),
             number::HOT_KEYS => json(&hot_key_search::answer(self, &request).await),
-            number::TRANSACTION => coordination::carry_out(self.coordination(), request).await.encode(),
+            number::TRANSACTION => coordination::carry_out(self, request).await.encode(),
             number::INSTANT => coordination::answer_instant(self.coordination(), request).await.encode(),
             face => match self.services().ask(face, request) {
                 Some(outcomes) => outcomes.await.encode(),

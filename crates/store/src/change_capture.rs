@@ -70,7 +70,7 @@ impl ChangeCapture {
         self.update(&state, self.is_tapped.load(Ordering::Acquire));
     }
 
-    /// It is not known whether the seal is in the log, so it will be put there again.
+    /// The seal has no meaning any more. For the partition's loop, which has the partition serve at the same time.
     pub fn unseal(&self) {
         let mut state = self.state.lock();
         state.is_sealed = false;

@@ -35,6 +35,12 @@ pub trait Operation: Send + Sync {
         false
     }
 
+    /// Whether it says if the partition takes requests: it seals or reopens it, and is evaluated although requests are refused. So
+    /// nothing is let in between two seals, nor before it is certain that the partition reopens.
+    fn seals_or_reopens(&self) -> bool {
+        false
+    }
+
     /// Whether the part changes nothing, which is done on a full disk too.
     fn only_reads(&self, _part: usize) -> bool {
         false
@@ -112,6 +118,11 @@ impl PendingReply {
     /// See [`Operation::ends_a_transaction`].
     pub(crate) fn ends_a_transaction(&self) -> bool {
         self.operation.as_ref().is_some_and(|operation| operation.ends_a_transaction())
+    }
+
+    /// See [`Operation::seals_or_reopens`].
+    pub fn seals_or_reopens(&self) -> bool {
+        self.operation.as_ref().is_some_and(|operation| operation.seals_or_reopens())
     }
 
     /// Whether it is carried out although the disk is full: nothing of what waits comes to its end otherwise, and reads go on.

@@ -19,9 +19,14 @@ impl Seal {
     /// # Errors
     /// What the engine reports.
     pub fn is_on(self, engine: &dyn Engine, partition: u32) -> Result<bool, EngineError> {
-        let mut found = None;
-        engine.get_in(partition, Space::SYSTEM, SEAL, &mut |value| found = Some(Self::decode(value)))?;
-        Ok(found.is_some_and(|found| found >= self))
+        let mut is_on = false;
+        engine.get_in(partition, Space::SYSTEM, SEAL, &mut |value| is_on = self.is_in(value))?;
+        Ok(is_on)
+    }
+
+    /// Whether the record of a partition's seal, with this value, is of this seal or a later one.
+    pub fn is_in(self, value: &[u8]) -> bool {
+        Self::decode(value) >= self
     }
 
     /// The value of the record. A table that was never truncated has seals without one, as in earlier versions.

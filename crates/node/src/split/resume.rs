@@ -5,9 +5,10 @@ use crate::node_context::NodeContext;
 use std::sync::Arc;
 use tessera_cluster::TableState;
 use tessera_consensus::GroupId;
+use tessera_engine::mutation::SEAL;
 use tessera_store::hosting::group_of;
 use tessera_store::{Operation, Transaction, Verdict, WriteOptions};
-use tessera_types::RequestError;
+use tessera_types::{RequestError, Space};
 
 /// Has the partitions that this node leads of recalled tables serve again.
 pub(crate) fn resume_recalled(context: &Arc<NodeContext>) {
@@ -25,9 +26,7 @@ pub(crate) fn resume_recalled(context: &Arc<NodeContext>) {
                 // It was truncated again meanwhile.
                 Ok(true) => {}
                 Ok(false) => {
-                    state.change_capture().unseal();
-                    let group = group_of(table.id(), partition);
-                    let resume: Arc<dyn Operation> = Arc::new(Resume { context: context.clone(), group });
+                    let resume: Arc<dyn Operation> = Arc::new(Resume::new(context, group_of(table.id(), partition)));
                     context.store.write(&table, WriteOptions::default(), &resume, [partition]);
                 }
                 Err(error) => {
@@ -38,24 +37,43 @@ pub(crate) fn resume_recalled(context: &Arc<NodeContext>) {
     }
 }
 
-/// Made by the partition's loop, which alone knows whether the replica still leads.
-struct Resume {
+/// Reopens a partition. Made by its loop, which alone knows whether the replica still leads, and what is on its way.
+///
+/// The ledger is as its leader has evaluated it, with entries that are not applied yet: what the engine has may be less.
+pub(super) struct Resume {
     context: Arc<NodeContext>,
     group: GroupId,
 }
 
+impl Resume {
+    pub(super) fn new(context: &Arc<NodeContext>, group: GroupId) -> Self {
+        Self { context: context.clone(), group }
+    }
+}
+
 impl Operation for Resume {
     fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
-        let (table, partition) = (transaction.table(), transaction.partition());
-        let state = transaction.partition_state();
-        match state.ledger().restore(table.engine(), partition) {
+        let (table, state) = (transaction.table(), transaction.partition_state());
+        // It was told before, or elected since.
+        if state.is_serving() {
+            return Verdict::Abandon;
+        }
+        // A seal that counts may be on its way. What cannot be read is looked at again.
+        let Ok(sealed) = transaction.get_in_unchecked(Space::SYSTEM, SEAL) else { return Verdict::Abandon };
+        let is_sealed = sealed.is_some_and(|record| table.seal().is_in(&record));
+        // Where the ledger could not be read when the replica began to lead, nothing may be served.
+        if !is_sealed && state.ledger().is_restored() {
             // A replica that is about to go has stopped serving for another reason.
-            Ok(()) => self.context.replicas.if_held(self.group, || state.serve()),
-            Err(error) => {
-                tracing::error!(table = %table.name(), partition, %error, "a partition that cannot be read serves nothing");
-            }
+            self.context.replicas.if_held(self.group, || {
+                state.change_capture().unseal();
+                state.serve();
+            });
         }
         Verdict::Abandon
+    }
+
+    fn seals_or_reopens(&self) -> bool {
+        true
     }
 
     fn answer(&self, _part: usize, _outcome: Result<(), RequestError>) {}

@@ -43,6 +43,10 @@ impl Operation for Sealing {
         Verdict::Commit
     }
 
+    fn seals_or_reopens(&self) -> bool {
+        true
+    }
+
     fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
         if let Some(sender) = self.sender.lock().take() {
             let is_early = self.is_early.load(Ordering::Relaxed);

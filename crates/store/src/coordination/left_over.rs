@@ -1,9 +1,9 @@
 //! What coordinators have left behind that are gone, or cannot go on: the leader of a partition brings it to its end.
 
 use super::places::{Place, Places};
-use super::requests::ToPartitions;
+use super::requests::{TO_LEARN, ToPartitions};
 use crate::group::group_of;
-use crate::ledger::{Asked, OnTables, Overdue, PartitionName, decode_answer};
+use crate::ledger::{Asked, OnTables, Overdue, PartitionName, answer_of_ended, decode_answer};
 use crate::router::{Part, PartOutcome};
 use crate::store::Store;
 use crate::table::Table;
@@ -101,9 +101,6 @@ impl Store {
         let outcome = match self.ask_partition(anchor, Request::Recover(id)).await {
             Some(Answer::Committed(_)) => Outcome::Committed,
             Some(Answer::Aborted) => Outcome::Aborted,
-            // A table that was split or truncated was sealed when all that it had committed was resolved. For one that was dropped, and then
-            // deleted before that, nobody can know any more.
-            None if self.has_ended(anchor.table) => Outcome::Aborted,
             _ => return,
         };
         tracing::debug!(table = %table.name(), partition, %id, ?outcome, "a transaction was left behind");
@@ -115,8 +112,7 @@ impl Store {
     async fn forget(&self, table: &Arc<Table>, partition: u32, id: TransactionId, participants: &[PartitionName]) {
         for participant in participants {
             let resolve = Request::Resolve(id, Outcome::Committed);
-            let answer = self.ask_partition(*participant, resolve).await;
-            if answer != Some(Answer::Resolved) && !self.has_ended(participant.table) {
+            if self.ask_partition(*participant, resolve).await != Some(Answer::Resolved) {
                 return;
             }
         }
@@ -130,14 +126,38 @@ impl Store {
         }
     }
 
-    /// Has a partition answer, wherever it is led; `None` if it could not be asked.
+    /// What a partition answers, wherever it is led; `None` if it could not be asked.
+    ///
+    /// That a table was truncated may have been taken back, which this node has not heard of yet, and the transaction may have begun since. So an
+    /// answer that rests on it counts only if this node has learnt since from the catalog's leader what has become of the table.
     async fn ask_partition(&self, name: PartitionName, work: Request<OnTables>) -> Option<Answer<OnTables>> {
-        let table = self.registry().any(name.table).filter(|_| !self.has_ended(name.table))?;
+        let (answer, is_certain) = self.ask_by_own_catalog(name, work.clone()).await?;
+        if is_certain {
+            return Some(answer);
+        }
+        if !self.learns_from_leader(TO_LEARN).await {
+            return None;
+        }
+        self.ask_by_own_catalog(name, work).await.map(|(answer, _)| answer)
+    }
+
+    /// What a partition answers, as far as this node knows what has become of its table, and whether it would whatever else had.
+    async fn ask_by_own_catalog(
+        &self,
+        name: PartitionName,
+        work: Request<OnTables>,
+    ) -> Option<(Answer<OnTables>, bool)> {
+        if self.has_ended(name.table) {
+            return Some((answer_of_ended(&work), self.is_gone(name.table)));
+        }
+        let table = self.registry().any(name.table)?;
         let mut parts = [Part::repeatable(name.partition, work)];
         let route = ToPartitions { coordination: self.coordination().clone(), durability: durability(&table) };
         self.route(&table, &route, &mut parts, Instant::now() + PATIENCE).await;
         match parts {
-            [Part { outcome: Some(PartOutcome::Done(answer)), .. }] => decode_answer(answer),
+            [Part { outcome: Some(PartOutcome::Done(answer)), .. }] => {
+                decode_answer(answer).map(|answer| (answer, !self.may_rest_on_truncation(&table)))
+            }
             _ => None,
         }
     }

@@ -9,11 +9,16 @@ use crate::ledger::{Asked, LedgerStep, OnTables, answer_if_sealed, decode_reques
 use crate::operation::{Operation, WriteOptions};
 use crate::router::{Envelope, Outcomes, Part, PartOutcome, Route};
 use crate::services::number;
+use crate::store::Store;
 use crate::table::{Table, TableIdentity};
 use bytes::{Buf, BufMut, Bytes};
 use std::sync::Arc;
+use std::time::Duration;
 use tessera_transaction::{Answer, Outcome, Request};
 use tessera_types::{Acks, Durability, RequestError};
+
+/// How long the catalog's leader is asked what has become of a table.
+pub(super) const TO_LEARN: Duration = Duration::from_secs(1);
 
 /// The way of requests to one table.
 pub(super) struct ToPartitions {
@@ -65,11 +70,22 @@ impl Route for ToPartitions {
 }
 
 /// Carries out what another node has asked.
-pub(crate) fn carry_out(coordination: &Arc<Coordination>, request: Bytes) -> Outcomes {
-    match decode(coordination, request) {
-        Some((table, durability, requests)) => carry_out_all(coordination, &table, durability, requests),
-        None => Box::pin(std::future::ready(Envelope::default())),
+pub(crate) async fn carry_out(store: &Store, request: Bytes) -> Envelope {
+    let coordination = store.coordination();
+    let Some(mut asked) = decode(coordination, request.clone()) else { return Envelope::default() };
+    let (table, _, requests) = &asked;
+    // A seal may answer what is asked of somebody else's transaction. Neither this node nor the one that asks may have heard yet that the table was
+    // recalled, where the transaction has begun since.
+    let is_of_other = |request: &Request<_>| matches!(request, Request::Recover(_) | Request::Resolve(..));
+    if requests.iter().any(|(_, request)| is_of_other(request)) && store.may_rest_on_truncation(table) {
+        if !store.learns_from_leader(TO_LEARN).await {
+            return Envelope::default();
+        }
+        let Some(asked_again) = decode(coordination, request) else { return Envelope::default() };
+        asked = asked_again;
     }
+    let (table, durability, requests) = asked;
+    carry_out_all(coordination, &table, durability, requests).await
 }
 
 type Requests = Vec<(u32, Request<OnTables>)>;

@@ -5,6 +5,7 @@ use crate::store::Store;
 use crate::table::Table;
 use std::sync::Arc;
 use std::time::Instant;
+use tessera_cluster::TableEntry;
 use tessera_types::TableId;
 
 /// Parts of one table, and whether it was split before all of them had an outcome.
@@ -60,14 +61,26 @@ impl Store {
         answered
     }
 
-    /// Whether nothing of a transaction that has begun in a table will commit any more, nor has to be resolved there: no node has the table
-    /// any more, and none will have it again, or an empty one has taken its place, for which all its partitions were sealed when nothing
-    /// was left to be resolved.
+    /// Whether nothing of a transaction that has begun in a table will commit any more, nor has to be resolved there, as far as this node
+    /// knows: the table [is gone](Self::is_gone), or an empty one has taken its place, for which all its partitions were sealed when
+    /// nothing was left to be resolved. It may have been recalled since.
     pub(super) fn has_ended(&self, table: TableId) -> bool {
+        self.catalog().get(table).is_some_and(TableEntry::is_sealed) || self.is_gone(table)
+    }
+
+    /// Whether no node has a table any more, and none will have it again.
+    pub(super) fn is_gone(&self, table: TableId) -> bool {
         let catalog = self.catalog();
-        match catalog.get(table) {
-            Some(entry) => entry.is_sealed(),
-            None => self.registry().any(table).is_none() && catalog.is_over(table),
-        }
+        catalog.get(table).is_none() && catalog.is_over(table) && self.registry().any(table).is_none()
+    }
+
+    /// Whether what a partition of a table was answered may rest on a seal of a truncation, after which the table may have been recalled. A table
+    /// that was split is not there again.
+    pub(super) fn may_rest_on_truncation(&self, asked: &Table) -> bool {
+        let is_split = |entry: &TableEntry| {
+            let split = entry.split.as_ref().filter(|_| asked.is_current(entry));
+            split.is_some_and(|split| split.truncation.is_none())
+        };
+        asked.is_splitting() && !self.catalog().get(asked.id).is_none_or(is_split)
     }
 }

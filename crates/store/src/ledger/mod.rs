@@ -19,4 +19,4 @@ pub(crate) use encoding::{decode_answer, decode_request, encode_answer, encode_r
 pub(crate) use partition_ledger::Overdue;
 pub use partition_ledger::PartitionLedger;
 pub use step::Evaluator;
-pub(crate) use step::{Asked, LedgerStep, answer_if_sealed};
+pub(crate) use step::{Asked, LedgerStep, answer_if_sealed, answer_of_ended};

@@ -37,6 +37,8 @@ struct State {
     /// Intents that were resolved by entries which are not applied yet.
     leaving: VecDeque<Leaving>,
     closed_at: Option<Instant>,
+    /// Whether this is what the engine had when the replica began to lead, with what was logged since. Else it says nothing.
+    is_restored: bool,
 }
 
 /// An intent that was resolved.
@@ -215,7 +217,7 @@ impl PartitionLedger {
     /// What the engine reports, and [`EngineError::Corruption`] if a record cannot be read.
     pub fn restore(&self, engine: &dyn Engine, partition: u32) -> Result<(), EngineError> {
         let (ledger, now) = (load(engine, partition)?, Instant::now());
-        let mut state = State::default();
+        let mut state = State { is_restored: true, ..State::default() };
         for (id, _) in ledger.intents() {
             let locks = ledger.intent(id).map(|intent| exclusive(&intent.locks).cloned());
             locks.into_iter().flatten().for_each(|key| *state.unreadable.entry(key).or_default() += 1);
@@ -229,6 +231,11 @@ impl PartitionLedger {
         *place = state;
         self.intents.store(intents, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether the replica here leads, and has read what its engine held of the ledger.
+    pub fn is_restored(&self) -> bool {
+        self.state.lock().is_restored
     }
 
     /// The replica here leads no longer.
@@ -270,7 +277,7 @@ impl PartitionLedger {
     pub fn may_be_sealed(&self) -> bool {
         self.close();
         let state = self.state.lock();
-        state.ledger.has_no_intents() && state.ledger.unfinished().next().is_none()
+        state.is_restored && state.ledger.has_no_intents() && state.ledger.unfinished().next().is_none()
     }
 
     /// The partition takes no new transactions for a moment.

@@ -71,6 +71,11 @@ impl LedgerStep {
         (Self { asked, evaluator, answer, effect, sender: Mutex::new(Some(sender)) }, receiver)
     }
 
+    /// Whether it is carried out only where the partition serves: what is logged behind a seal, which may be on its way, is lost.
+    fn needs_to_serve(&self) -> bool {
+        matches!(self.asked, Asked::Request(Request::Prepare(_) | Request::Decide(_) | Request::Recover(_)))
+    }
+
     /// What the ledger has to say.
     fn step(&self, transaction: &Transaction<'_>) -> Step<OnTables> {
         let ledger = transaction.partition_state().ledger();
@@ -171,6 +176,10 @@ fn log(entry: &Entry<OnTables>, transaction: &mut Transaction<'_>) {
 impl Operation for LedgerStep {
     fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
         *self.effect.lock() = None;
+        if self.needs_to_serve() && !transaction.partition_state().is_serving() {
+            *self.answer.lock() = Err(RequestError::NotReady);
+            return Verdict::Abandon;
+        }
         let entry = match self.step(transaction) {
             Step::Answer(Answer::Busy(holder)) => {
                 // The older one waits, the younger one gives way. Of the same age is an earlier attempt, which is being aborted.
@@ -250,4 +259,14 @@ pub(crate) fn answer_if_sealed(
         Request::Decide(decide) => decided(decide.id)?,
         Request::Recover(id) => decided(*id)?,
     }))
+}
+
+/// What a partition answers of a table that was split or truncated, or is not there any more. It was sealed when all that it had committed was
+/// resolved. For one that was dropped, and then deleted before that, nobody can know any more.
+pub(crate) fn answer_of_ended(request: &Request<OnTables>) -> Answer<OnTables> {
+    match request {
+        Request::Prepare(_) => Answer::Over,
+        Request::Resolve(_, Outcome::Committed | Outcome::Aborted) => Answer::Resolved,
+        Request::Decide(_) | Request::Recover(_) => Answer::Aborted,
+    }
 }

@@ -326,6 +326,37 @@ fn a_partition_that_is_to_be_sealed_takes_nothing_new_and_waits_for_what_it_has(
     assert_eq!(partition.ask(prepare(5, "m 1")), prepared(""), "another leader knows of no seal");
 }
 
+/// What was logged there once stood behind a seal that was on its way, or was forgotten when the partition was reopened.
+#[test]
+fn a_partition_that_does_not_serve_takes_no_intents_and_decides_nothing() {
+    let mut partition = Loop::new(EngineKind::Memory);
+    assert_eq!(partition.ask(prepare(1, "k 1")), prepared(""));
+    partition.table.partition(0).stop_serving();
+    for request in [prepare(2, "l 1"), decide(3, "m 1"), Request::Recover(id(4)), prepare(1, "k 1")] {
+        let (step, mut answer) = LedgerStep::new(Asked::Request(request.clone()), Some(partition.evaluator.clone()));
+        assert_eq!(partition.run(|transaction| step.evaluate(0, transaction)), Ran::Unchanged);
+        step.answer(0, Ok(()));
+        assert_eq!(answer.try_recv().unwrap(), Err(RequestError::NotReady), "{request:?}");
+    }
+    // A replica that is about to go, and leads, applies what was decided elsewhere.
+    assert_eq!(partition.ask(Request::Resolve(id(1), Outcome::Committed)), Answer::Resolved);
+    partition.table.partition(0).serve();
+    assert_eq!(partition.read("k"), Ok(Some("1".into())));
+    assert_eq!(partition.ask(decide(4, "m 1")), Answer::Committed(Some(Bytes::new())), "no abort was promised");
+}
+
+/// One that does not know what it has may have intents.
+#[test]
+fn a_partition_whose_ledger_was_not_read_is_not_sealed() {
+    let table = TestTable::open(EngineKind::Memory);
+    let ledger = table.partition(0).ledger();
+    assert!(!ledger.is_restored() && !ledger.may_be_sealed());
+    ledger.restore(table.engine(), 0).unwrap();
+    assert!(ledger.is_restored() && ledger.may_be_sealed());
+    table.partition(0).stop_leading();
+    assert!(!ledger.is_restored());
+}
+
 #[test]
 fn a_face_that_defers_writes_when_the_intent_is_resolved_whoever_leads_then() {
     for engine in ENGINES.iter().copied() {
