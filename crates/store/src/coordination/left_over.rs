@@ -72,7 +72,7 @@ impl Store {
         let now = self.parts().clock.now().get();
         let is_late = |id: TransactionId, age: Age, stood: Duration| {
             let began = Duration::from_millis(now.saturating_sub(age.began_millis));
-            stood >= if self.is_gone(id) { AT_ONCE } else { patience(began, stood) }
+            stood >= if self.is_abandoned(id) { AT_ONCE } else { patience(began, stood) }
         };
         let mut overdue = state.ledger.overdue(is_late, COMMIT);
         overdue.retain(|overdue| match overdue {
@@ -85,7 +85,7 @@ impl Store {
 
     /// Whether nobody goes on with a transaction, as far as this node knows: the node that coordinates it is not heard of, or was started
     /// again since.
-    fn is_gone(&self, id: TransactionId) -> bool {
+    fn is_abandoned(&self, id: TransactionId) -> bool {
         self.known_starts().is_over(id.node, id.generation) || !self.is_heard(id.node)
     }
 
