@@ -311,7 +311,8 @@ mod tests {
             attempt: 1,
         };
         let mut sealing = std::pin::pin!(copier.seal(None));
-        poll_fn(|context| Poll::Ready(assert!(sealing.as_mut().poll(context).is_pending()))).await;
+        let is_pending = poll_fn(|context| Poll::Ready(sealing.as_mut().poll(context).is_pending())).await;
+        assert!(is_pending);
         assert!(table.partition(0).change_capture().refuses_requests());
         drop(held);
         sealing.await.unwrap();
