@@ -57,7 +57,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let client_memory = ClientMemory::new(config.clients.memory_limit_bytes);
     let node_config = NodeConfig { secret, accept_older_data, ..node_config(config, workers, site.clone()) };
 
-    let mut signals = StopSignals::take()?;
+    let mut signals = StopSignals::take().map_err(other)?;
     let (node, node_workers) = Node::open(node_config, peer_listener).map_err(|error| match error {
         OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
         error @ (OpenError::Join(_) | OpenError::Transport(_) | OpenError::Thread(_)) => {
@@ -151,7 +151,7 @@ fn start_again() -> ExitError {
     ))
 }
 
-pub fn other(error: impl std::fmt::Display) -> ExitError {
+fn other(error: impl std::fmt::Display) -> ExitError {
     ExitError::Other(error.to_string())
 }
 

@@ -1,7 +1,6 @@
 //! The signals that tell a node to stop.
 
-use crate::exit::ExitError;
-use crate::node::other;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,13 +23,13 @@ impl StopSignals {
     ///
     /// # Errors
     /// If the system has no thread for that.
-    pub fn take() -> Result<Self, ExitError> {
+    pub fn take() -> io::Result<Self> {
         let (tell, told) = watch::channel(None);
         let has_started = Arc::new(AtomicBool::new(false));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(other)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (mut interrupt, mut terminate) = {
             let _within = runtime.enter();
-            (signal(SignalKind::interrupt()).map_err(other)?, signal(SignalKind::terminate()).map_err(other)?)
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
         };
         let started = has_started.clone();
         let take = async move {
@@ -45,7 +44,7 @@ impl StopSignals {
                 std::process::exit(0);
             }
         };
-        std::thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(take)).map_err(other)?;
+        std::thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(take))?;
         Ok(Self { told, has_started })
     }
 

@@ -8,7 +8,7 @@
 
 use super::tables::{Promise, Table};
 use super::waits::{Waits, WellTimes};
-use crate::cluster::checks::emptyings::{COUNTERS, Life, Look, Receipt, TABLES};
+use crate::cluster::checks::emptyings::{COUNTERS, Life, Observation, Receipt, TABLES};
 use crate::reql::{Client, PATIENCE, insert, table};
 use crate::server::wait_for;
 use rand::rngs::StdRng;
@@ -68,7 +68,7 @@ pub struct Emptied {
     pub refused: AtomicU64,
     pub refusals: Mutex<BTreeMap<String, u64>>,
     pub receipts: Mutex<Vec<Receipt>>,
-    pub looks: Mutex<Vec<Look>>,
+    pub looks: Mutex<Vec<Observation>>,
     pub contradictions: Mutex<Vec<String>>,
     pub well: WellTimes,
     pub waits: Waits,
@@ -238,7 +238,7 @@ impl Emptied {
             if (0..TABLES).any(|at| !is_found(at) && !found[at].is_null()) {
                 self.contradict(format!("receipt {number} was seen as {found}"));
             }
-            let look = Look { number, found: std::array::from_fn(is_found), began, ended: self.now() };
+            let look = Observation { number, found: std::array::from_fn(is_found), began, ended: self.now() };
             self.looks.lock().unwrap().push(look);
         }
         goes_on

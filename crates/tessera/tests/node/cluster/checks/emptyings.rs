@@ -52,7 +52,7 @@ pub struct Table {
 
 /// Whether a receipt was there in tables that somebody has looked at, at one instant.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Observation {
     pub number: u64,
     pub found: [bool; TABLES],
     pub began: u64,
@@ -61,7 +61,7 @@ pub struct Look {
 
 /// # Errors
 /// What contradicts itself.
-pub fn check(tables: &[Table; TABLES], receipts: &[Receipt], looks: &[Look]) -> Result<(), String> {
+pub fn check(tables: &[Table; TABLES], receipts: &[Receipt], looks: &[Observation]) -> Result<(), String> {
     let mut lives_of: BTreeMap<u64, [Option<usize>; TABLES]> =
         receipts.iter().map(|receipt| (receipt.number, [None; TABLES])).collect();
     for (at, table) in tables.iter().enumerate() {
@@ -158,7 +158,12 @@ fn follow(lives_of: &BTreeMap<u64, [Option<usize>; TABLES]>) -> Result<(), Strin
 }
 
 /// Whether a look can have found this.
-fn see(tables: &[Table; TABLES], receipt: &Receipt, lives: [Option<usize>; TABLES], look: &Look) -> Result<(), String> {
+fn see(
+    tables: &[Table; TABLES],
+    receipt: &Receipt,
+    lives: [Option<usize>; TABLES],
+    look: &Observation,
+) -> Result<(), String> {
     let is_seen = look.found.contains(&true);
     if is_seen && look.ended < receipt.began {
         return Err("it had not begun".into());
@@ -203,8 +208,8 @@ mod tests {
         Table { emptyings: emptyings.collect(), lives: lives.iter().map(|numbers| life(numbers)).collect() }
     }
 
-    fn look(number: u64, found: [bool; TABLES], began: u64) -> Look {
-        Look { number, found, began, ended: began + 1 }
+    fn look(number: u64, found: [bool; TABLES], began: u64) -> Observation {
+        Observation { number, found, began, ended: began + 1 }
     }
 
     /// The first table is emptied between 10 and 12, the other one between 20 and 22.
@@ -243,7 +248,7 @@ mod tests {
     #[test]
     fn what_cannot_have_been_is_refused() {
         let done = [receipt(1, Some(true), 1, 2), receipt(2, Some(true), 13, 14)];
-        let refused = |tables: &[Table; TABLES], receipts: &[Receipt], looks: &[Look], reason: &str| {
+        let refused = |tables: &[Table; TABLES], receipts: &[Receipt], looks: &[Observation], reason: &str| {
             let error = check(tables, receipts, looks).unwrap_err();
             assert!(error.contains(reason), "{error}");
         };
