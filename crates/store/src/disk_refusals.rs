@@ -1,11 +1,8 @@
 //! Which nodes take no writes, since the disk that they write to is full or has failed.
 
-use crate::store::Store;
-use crate::table::{Leader, Table};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tessera_consensus::DISK_PATIENCE;
 use tessera_types::{NodeId, RequestError};
 
 /// A node that takes no writes says so twice a second. What it has not said for so long does not count any more: the word that it takes writes again
@@ -25,33 +22,6 @@ pub(crate) struct DiskRefusal {
     pub(crate) since: Instant,
     /// When it was said last.
     told: Instant,
-}
-
-/// Why a partition takes no writes.
-pub(crate) struct Refusal {
-    pub(crate) reason: RequestError,
-    /// Whether another node may lead soon.
-    pub(crate) may_end_soon: bool,
-}
-
-impl Store {
-    /// Whether the disk of a partition's leader takes no writes, as far as this node knows, and the partition's writes need it.
-    pub(crate) fn disk_refusal(&self, table: &Table, partition: u32) -> Option<Refusal> {
-        if !table.schema.is_persistent() {
-            return None;
-        }
-        let node = match table.leader_of(partition) {
-            Leader::Here => self.node(),
-            Leader::Node(node) => node,
-            Leader::Unknown => return None,
-        };
-        let refusal = self.disk_refusals().of(node).filter(|_| self.is_heard(node))?;
-        let catalog = self.catalog();
-        let placement = catalog.get(table.id).and_then(|entry| entry.placement.get(partition as usize));
-        let heirs = placement.iter().flat_map(|placement| &placement.current);
-        let has_heir = heirs.filter(|replica| !replica.is_witness()).any(|replica| replica.node != node);
-        Some(Refusal { reason: refusal.reason, may_end_soon: has_heir && refusal.since.elapsed() < DISK_PATIENCE })
-    }
 }
 
 impl DiskRefusals {

@@ -5,7 +5,7 @@
 
 use super::part::TransactionPart;
 use super::transact::Transacted;
-use crate::disk_refusals::Refusal;
+use crate::router::Refusal;
 use crate::store::Store;
 use crate::table::{Leader, Table};
 use std::time::{Duration, Instant};
@@ -62,9 +62,9 @@ impl Store {
                 return Ok(());
             }
             let not_reached = self.not_reached(parts);
-            let is_hopeless = not_reached.is_some() || refusals.iter().any(|refusal| !refusal.may_end_soon);
+            let is_hopeless = not_reached.is_some() || refusals.iter().any(|refusal| !refusal.may_end_soon());
             if Instant::now() >= until || is_hopeless {
-                let refused = refusals.into_iter().min_by_key(|refusal| refusal.may_end_soon);
+                let refused = refusals.into_iter().min_by_key(|refusal| refusal.may_end_soon());
                 let reason = not_reached.or(refused.map(|refusal| refusal.reason));
                 return Err(Transacted::NotDone(reason.unwrap_or(RequestError::NotReady)));
             }

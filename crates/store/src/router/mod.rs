@@ -14,11 +14,13 @@ mod envelope;
 mod instant;
 mod part;
 mod reason;
+mod refusal;
 
 pub use envelope::{Envelope, Outcomes};
 pub use instant::READ_TRIES;
 pub use part::{Part, PartOutcome};
 pub use reason::{decode as decode_reason, encode as encode_reason};
+pub(crate) use refusal::Refusal;
 
 use crate::store::Store;
 use crate::table::{Leader, Table};
@@ -135,8 +137,8 @@ impl Store {
             }
             let in_vain = self.in_vain(table);
             for (_, part) in parts.iter_mut().enumerate().filter(|(at, _)| reasons.is_of_disk(*at)) {
-                // A disk that takes nothing now will hardly do so in time.
-                if let Some(refusal) = self.disk_refusal(table, part.partition).filter(|it| !it.may_end_soon) {
+                // A disk that takes nothing now will hardly do so in time, and nobody else can lead.
+                if let Some(refusal) = self.disk_refusal(table, part.partition).filter(|it| !it.has_heir) {
                     part.give_up(refusal.reason);
                     left -= 1;
                 }
