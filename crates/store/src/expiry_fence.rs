@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_types::UnixMillis;
 
-/// By which times a partition's records were judged on the node that leads it.
+/// The times by which readers and writes have judged a partition's records on the node that leads it.
 #[derive(Debug)]
 pub struct ExpiryFence {
     /// The latest time by which a reader has hidden what had expired.

@@ -8,7 +8,7 @@ use tessera_types::NodeId;
 pub(crate) struct KnownStarts(RwLock<HashMap<NodeId, u64>>);
 
 impl KnownStarts {
-    /// As of the start of this node.
+    /// What is known when this node starts, which is its own start.
     pub(crate) fn new(node: NodeId, start: u64) -> Self {
         Self(RwLock::new(HashMap::from([(node, start)])))
     }

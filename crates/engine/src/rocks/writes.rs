@@ -37,7 +37,7 @@ impl RocksEngine {
     }
 
     pub(super) fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
-        // With room for all: the batch would be copied several times while it grows.
+        // The batch has room for all from the beginning; it would be copied several times while it grows.
         let bytes_of =
             |applied: &Applied<'_>| BATCH_HEAD_BYTES + applied.payloads.iter().map(Bytes::len).sum::<usize>();
         let mut batch = WriteBatch::with_capacity_bytes(applied.iter().map(bytes_of).sum());

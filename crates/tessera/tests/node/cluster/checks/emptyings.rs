@@ -44,7 +44,7 @@ pub struct Life {
 
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// In their order.
+    /// They stand in the order in which they happened.
     pub emptyings: Vec<Emptying>,
     /// One more than emptyings.
     pub lives: Vec<Life>,
