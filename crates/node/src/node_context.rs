@@ -190,10 +190,10 @@ impl NodeContext {
         self.purging.lock().push((id, table.clone()));
     }
 
-    /// Removes the files of purged tables, once no worker has anything to write there any more.
+    /// Removes the files of purged tables, once nobody writes there any more.
     pub(crate) fn finish_purges(&self) {
         let is_left = |(id, table): &mut (TableId, Arc<Table>)| {
-            (0..table.schema().partitions).all(|partition| !self.replicas.is_leaving(group_of(*id, partition)))
+            (0..table.schema().partitions).all(|partition| !self.replicas.is_written(group_of(*id, partition)))
         };
         let left: Vec<_> = self.purging.lock().extract_if(.., is_left).collect();
         for (id, table) in left {

@@ -101,6 +101,9 @@ impl NodeContext {
                 if held.replicas.contains_key(&group.0) {
                     continue; // a replica that has begun meanwhile is never cleared
                 }
+                if self.registry.any(due.table.id()).is_none() {
+                    continue; // the table is gone, and its files may be
+                }
                 held.clearing.insert(group);
             }
             let cleared = self.make_room_for(&due);

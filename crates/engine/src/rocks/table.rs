@@ -85,6 +85,11 @@ impl RocksEngine {
         write.disable_wal(true);
         try_write.disable_wal(true);
         try_write.set_no_slowdown(true);
+        // A write to a column family that was dropped comes to nothing. By default it would fail, and RocksDB would take no write
+        // of any table any more, since it counts that as a failed memtable. RocksDB carries out the writes of several threads
+        // together, by the options of one of them, so all writers have this.
+        write.set_ignore_missing_column_families(true);
+        try_write.set_ignore_missing_column_families(true);
         let (read, mut read_caches) = (ReadOptions::default(), ReadOptions::default());
         read_caches.set_read_tier(ReadTier::BlockCache);
         let number = store.records.as_ref().map_or(0, RecordCache::next_table);

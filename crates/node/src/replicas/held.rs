@@ -91,6 +91,11 @@ impl Replicas {
         self.leaving.lock().contains(&group)
     }
 
+    /// Whether somebody here may still write records of the group: the worker, or who makes room for another replica.
+    pub(crate) fn is_written(&self, group: GroupId) -> bool {
+        self.is_leaving(group) || self.held.lock().clearing.contains(&group)
+    }
+
     /// The worker has let go of the group, and its records are gone.
     pub(crate) fn left(&self, group: GroupId) {
         self.forgotten.lock().insert(group);

@@ -1,8 +1,9 @@
 use crate::test_node::TestNode;
 use std::path::Path;
 use std::time::Duration;
+use tessera_cluster::CatalogCommand;
 use tessera_store::hosting::group_of;
-use tessera_types::{Durability, EngineKind, ReplicaId, TableId};
+use tessera_types::{Durability, EngineKind, ReplicaId, TableId, UnixMillis};
 
 /// The node once did not start any more.
 #[tokio::test]
@@ -42,4 +43,21 @@ async fn no_replica_of_a_table_that_is_gone_is_waited_for() {
     context.replicas.held.lock().shunned.extend([here, gone].map(|group| (group.0, other)));
     context.reconcile_replicas().unwrap();
     assert_eq!(context.earlier_replicas(), []);
+}
+
+/// The files of a table once went while what an earlier replica had left there was removed.
+#[tokio::test]
+async fn the_files_of_a_table_stay_until_nobody_writes_there() {
+    let node = TestNode::start(|_| {});
+    let table = node.create_table_in("t", 2, EngineKind::Rocksdb).await;
+    let (context, group) = (&node.context, group_of(table.id(), 1));
+    context.replicas.held.lock().clearing.insert(group);
+    node.change(CatalogCommand::drop("t", UnixMillis::new(1))).await;
+    node.change(CatalogCommand::Purge { now: UnixMillis::now() }).await;
+    let has_left = |partition| !context.replicas.is_leaving(group_of(table.id(), partition));
+    node.wait_for("the workers have let go of it", |_| (0..2).all(has_left).then_some(())).await;
+    context.finish_purges();
+    assert_eq!(context.purging.lock().len(), 1);
+    context.replicas.held.lock().clearing.remove(&group);
+    node.wait_for("its files are removed", |_| context.purging.lock().is_empty().then_some(())).await;
 }

@@ -32,7 +32,7 @@ impl RocksEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutation::encode_put;
+    use crate::mutation::{encode_clear, encode_put};
     use crate::{Applied, Engine, PageLimit, Position, RocksConfig, RocksStore};
     use bytes::BytesMut;
     use std::path::Path;
@@ -43,13 +43,17 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(30);
 
     fn write(engine: &RocksEngine, index: u64) {
+        write_unflushed(engine, index);
+        engine.flush().unwrap();
+    }
+
+    fn write_unflushed(engine: &RocksEngine, index: u64) {
         let mut payload = BytesMut::new();
         let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &[7; 1000] };
         for number in 0..100_u32 {
             encode_put(&mut payload, &RecordKey::new(&number.to_be_bytes(), b""), &stored);
         }
         engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
-        engine.flush().unwrap();
     }
 
     fn records(engine: &RocksEngine) -> usize {
@@ -94,5 +98,26 @@ mod tests {
         let store = RocksStore::open(directory.path(), RocksConfig::default()).unwrap();
         assert_eq!(records(&RocksEngine::open(&store, "kept", 1).unwrap()), 100);
         assert!(store.db.cf_handle("held").is_none());
+    }
+
+    /// RocksDB once took no write of any table any more.
+    #[test]
+    fn a_write_to_a_table_that_is_gone_comes_to_nothing_and_harms_no_other() {
+        let directory = TempDir::new().unwrap();
+        let store = RocksStore::open(directory.path(), RocksConfig::default()).unwrap();
+        let [kept, held] = ["kept", "held"].map(|name| RocksEngine::open(&store, name, 1).unwrap());
+        write(&held, 1);
+        store.drop_table("held").unwrap();
+        write_unflushed(&held, 2);
+        let mut clear = BytesMut::new();
+        encode_clear(&mut clear);
+        held.write(&[Applied { partition: 0, index: 0, term: 0, payloads: &[clear.freeze()] }]).unwrap();
+        held.discard_records(0).unwrap();
+        write(&kept, 1);
+        assert_eq!(records(&kept), 100);
+        let held_again = RocksEngine::open(&store, "held", 1).unwrap();
+        assert_eq!((records(&held_again), held_again.applied_index(0)), (0, 0));
+        write(&held_again, 1);
+        assert_eq!(records(&held_again), 100);
     }
 }

@@ -43,6 +43,10 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// So many of the latest receipts are looked at more than others.
 const LATEST: u64 = 60;
 
+/// So many of the first receipts are looked at all the time, to see for how long a document cannot be read. Others are looked at too seldom
+/// to tell: one that could not be read once might not be asked for again for long.
+const WATCHED: u64 = 8;
+
 /// Errors after which nothing was done, and after which it is not known.
 const NOT_DONE: i64 = 4_100_000;
 const UNKNOWN: i64 = 4_200_000;
@@ -225,14 +229,20 @@ impl Emptied {
     /// Looks for a receipt in both tables at one instant.
     fn look(&self, client: &mut Client, random: &mut StdRng) -> bool {
         let next = self.next.load(Ordering::Relaxed);
-        let first = if random.random_bool(0.7) { next.saturating_sub(LATEST) } else { 0 };
-        if first == next {
+        let of = match random.random_range(0..10) {
+            0..2 => 0..WATCHED.min(next),
+            2..4 => 0..next,
+            _ => next.saturating_sub(LATEST)..next,
+        };
+        if of.is_empty() {
             return true;
         }
-        let number = random.random_range(first..next);
+        let number = random.random_range(of);
         let began = self.now();
         let (outcome, goes_on) = self.ask(client, &atomically(&NAMES.map(|name| json!([16, [table(name), number]]))));
-        self.note(NAMES.iter().map(|name| format!("{name} {number}")), &outcome, began);
+        if number < WATCHED {
+            self.note(NAMES.iter().map(|name| format!("{name} {number}")), &outcome, began);
+        }
         if let Outcome::Done(found) = outcome {
             let is_found = |at: usize| found[at]["id"] == number;
             if (0..TABLES).any(|at| !is_found(at) && !found[at].is_null()) {
