@@ -7,8 +7,8 @@ use tessera_reql::{Cursor, Failure, write_row};
 
 use crate::player::{object, refusal, string};
 
-/// How long recorded messages may take.
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long recorded messages may take. Where none are recorded, none are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 const NOTES: [&str; 5] = ["SEQUENCE_FEED", "ATOM_FEED", "ORDER_BY_LIMIT_FEED", "UNIONED_FEED", "INCLUDES_STATES"];
 

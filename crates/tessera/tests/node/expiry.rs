@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// How long the key lives in the first try, and longer by that in each further one.
 const LIFE: Duration = Duration::from_millis(1_000);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the machine may be too slow for the write to find its key.
-const TRIES: usize = 10;
+const TRIES: u32 = 10;
 
 /// PERSIST found the key, and then waited for the disk while the key's former end passed. Who read the key meanwhile was told that there is
 /// none, and afterwards it was there again.
@@ -29,9 +30,9 @@ fn a_key_is_not_gone_while_a_write_that_lets_it_live_on_waits_for_the_disk() {
         client
     };
     let mut writer = client();
-    for _ in 0..TRIES {
-        let began = Instant::now();
-        assert_eq!(writer.run(&format!("SET key value PX {}", LIFE.as_millis())), Value::Simple("OK".into()));
+    for attempt in 1..=TRIES {
+        let (began, life) = (Instant::now(), LIFE * attempt);
+        assert_eq!(writer.run(&format!("SET key value PX {}", life.as_millis())), Value::Simple("OK".into()));
         let frozen = disk.freeze();
         writer.send(&encode(&words("PERSIST key"))).unwrap();
         let is_over = AtomicBool::new(false);
@@ -48,7 +49,7 @@ fn a_key_is_not_gone_while_a_write_that_lets_it_live_on_waits_for_the_disk() {
                     })
                 })
                 .into();
-            wait_for("the key's end has passed", PATIENCE, || (began.elapsed() > LIFE + LIFE / 2).then_some(()));
+            wait_for("the key's end has passed", PATIENCE, || (began.elapsed() > life + life / 2).then_some(()));
             drop(frozen);
             let persisted = writer.read().unwrap();
             is_over.store(true, Ordering::Relaxed);

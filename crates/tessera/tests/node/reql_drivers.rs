@@ -12,7 +12,7 @@ const PASSWORD: &str = "known to all drivers";
 
 /// How long a driver writes before a node is killed, and after.
 const BEFORE: Duration = Duration::from_secs(2);
-const AFTER: Duration = Duration::from_secs(8);
+const AFTER: Duration = Duration::from_secs(15);
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

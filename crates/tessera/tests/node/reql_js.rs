@@ -232,7 +232,10 @@ fn many_queries_run_at_once() {
     let mut busy: Vec<_> = (0..2).map(|_| Client::to(port).run_in_background(&timed("while(true){}", 600.0))).collect();
     wait_for("both programs", PATIENCE, || {
         let refused = client.ask(&timed("1", 0.2));
-        (refused != 1).then(|| assert!(error(&refused).contains("this server runs as many as it may"), "{refused}"))
+        // As long as a worker is free, a machine that is slow may not have this done in time.
+        let is_late = refused != 1 && error(&refused).contains("timed out");
+        (refused != 1 && !is_late)
+            .then(|| assert!(error(&refused).contains("this server runs as many as it may"), "{refused}"))
     });
     assert_eq!(client.ask(&json!([43, [table("t")]])), 50);
     busy.iter_mut().for_each(crate::reql::Background::stop);
@@ -247,7 +250,7 @@ fn queries_that_wait_for_their_turns_keep_no_worker_from_others() {
     let program = "row => { for (const end = Date.now() + 4; Date.now() < end;); return row }";
     let threads: Vec<_> = (0..12)
         .map(|_| {
-            let sum = json!([145, [[38, [[173, [40]], timed(program, 5.0)]]]]);
+            let sum = json!([145, [[38, [[173, [40]], timed(program, 20.0)]]]]);
             std::thread::spawn(move || Client::to(port).ask(&sum))
         })
         .collect();

@@ -272,7 +272,9 @@ fn no_write_is_lost_however_many_are_under_way_and_nobody_waits_for() {
 #[test]
 fn rows_that_wait_for_their_client_count_and_streams_that_nobody_asks_for_more_are_closed() {
     let (data, port) = (tempfile::tempdir().unwrap(), free_port());
-    let settings = [&format!("reql.port={port}"), "clients.memory_limit_bytes=128MiB", "reql.cursor_timeout_seconds=2"];
+    // Streams are to be open for longer than it takes to fill the memory with them.
+    let settings =
+        [&format!("reql.port={port}"), "clients.memory_limit_bytes=128MiB", "reql.cursor_timeout_seconds=10"];
     let node = Node::start(data.path(), &settings);
     let mut other = Client::to(port);
     assert_eq!(other.ask(&json!([60, ["t"], {"shards": 16, "durability": "soft"}]))["tables_created"], 1);

@@ -13,11 +13,11 @@ use tempfile::TempDir;
 const START: Duration = Duration::from_secs(60);
 
 /// A port that is free and that no outgoing connection will take: it lies below the range from which the system
-/// chooses theirs.
+/// chooses theirs, and not among those of the nodes that `tessera local` starts in tests.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 20_000;
+    const FIRST: u32 = 11_000;
+    const COUNT: u32 = 19_000;
     loop {
         // Test runs beside this one begin elsewhere.
         let number = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 64;

@@ -47,9 +47,16 @@ while not is_over.is_set():
     except errors.ReqlOpFailedError:
         pass
 # Of each partition something comes last; the feed has read all of it when it has the last write of each document.
-for key in range(10):
-    table.insert({"id": key, "n": END}, conflict="replace").run(connection)
+# Leaders may just be changing.
 pause = threading.Event()
+for key in range(10):
+    for _ in range(600):
+        try:
+            if table.insert({"id": key, "n": END}, conflict="replace").run(connection)["errors"] == 0:
+                break
+        except (errors.ReqlOpIndeterminateError, errors.ReqlOpFailedError):
+            pass
+        pause.wait(0.1)
 for _ in range(600):
     if all(told.get(key, [None])[-1] == END for key in range(10)):
         break

@@ -1,5 +1,6 @@
 //! What transactions over partitions do where one node's disk is full, and no other node can lead what that one leads.
 
+use super::comparison::Ending;
 use super::{Cluster, WHOLE};
 use crate::disk::SmallDisk;
 use crate::resp_client::{Client, Value};
@@ -7,14 +8,14 @@ use crate::server::wait_for;
 use crate::skipped::skip;
 use std::fs::File;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tessera_types::{Partitioner, RecordKey};
 
 const PARTITIONS: u32 = 12;
-/// How long a command may take on which nothing but the full disk has an effect.
-const LIMIT: Duration = Duration::from_secs(2);
+/// How long a command may take on which nothing but the full disk has an effect. What waits for a key that is held does so for ten seconds.
+const LIMIT: Duration = Duration::from_secs(8);
 const KEYS: usize = 8;
 
 /// Two nodes, of which the second has a small disk, with a table whose partitions have one replica each.
@@ -95,32 +96,34 @@ fn a_full_disk_holds_no_keys_of_transactions() {
         return skip("mounting a small file system needs root");
     };
     let is_over = AtomicBool::new(false);
+    let done: [AtomicU64; KEYS] = std::array::from_fn(|_| AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
         // The first key's partition decides. Some of these are under way when the disk fills up.
         let users: Vec<_> = (0..KEYS)
             .map(|number| {
-                let (setup, is_over) = (&setup, &is_over);
+                let (setup, is_over, done) = (&setup, &is_over, &done[number]);
                 scope.spawn(move || {
                     let mut client = setup.client(number % 2);
                     let (full, well) = (&setup.full[number], &setup.well[number]);
                     let commands = [format!("MSET {full} 1 {well} 1"), format!("MSET {well} 2 {full} 2")];
-                    let mut done = 0;
                     while !is_over.load(Ordering::Relaxed) {
                         for command in &commands {
                             match client.run(command) {
                                 Value::Error(error) => assert!(error.starts_with("MISCONF"), "{command}: {error}"),
-                                _ => done += 1,
+                                _ => _ = done.fetch_add(1, Ordering::Relaxed),
                             }
                         }
                     }
-                    done
                 })
             })
             .collect();
+        wait_for("every user has written", WHOLE, || {
+            done.iter().all(|done| done.load(Ordering::Relaxed) > 0).then_some(())
+        });
         setup.fill();
         is_over.store(true, Ordering::Relaxed);
-        let done: Vec<usize> = users.into_iter().map(|user| user.join().unwrap()).collect();
-        assert!(done.iter().all(|done| *done > 0), "{done:?}");
+        users.into_iter().for_each(|user| user.join().unwrap());
     });
     let FullDisk { full, well, cluster, .. } = &setup;
     for at in 0..2 {

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// How long it may take until a node that is started under another address answers clients.
-const SECONDS: Duration = Duration::from_secs(10);
+const SECONDS: Duration = Duration::from_secs(30);
 
 fn write(client: &mut Client, count: u32) {
     for number in 0..count {

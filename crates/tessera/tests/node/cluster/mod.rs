@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a cluster may take to be whole.
-const WHOLE: Duration = Duration::from_secs(120);
+const WHOLE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Cluster {
     /// Ports of each: Redis, admin, and for other nodes.

@@ -183,7 +183,9 @@ fn outdated_reads_are_answered_by_whoever_is_left() {
 /// Replicas are filled a piece at a time, no faster than allowed; a node that is killed meanwhile goes on where it was.
 #[test]
 fn large_replicas_are_fetched_slowly_and_come_through_a_crash() {
-    let mut cluster = Cluster::start(3);
+    // A fetch takes seven seconds: long enough to be seen under way, and to be seen behind if it begins anew.
+    let settings = &["cluster.move_bytes_per_second=4194304"];
+    let mut cluster = Cluster { settings, ..Cluster::planned(tempfile::TempDir::new().unwrap(), 3) }.started();
     for engine in ["rocksdb", "memory --durability hard"] {
         let table = &engine[..5];
         cluster.cli(0, &format!("table create {table} --engine {engine} --partitions 1 --replicas 1")).unwrap();
@@ -208,7 +210,7 @@ fn large_replicas_are_fetched_slowly_and_come_through_a_crash() {
             let fetches = placement[0]["fetches"].as_array()?;
             fetches.iter().find(|fetch| fetch["node"] == lost as u64 + 1)?["bytes"].as_u64()
         };
-        wait_for("a replica is being fetched", WHOLE, || fetched(&cluster, 0).filter(|bytes| *bytes > 10_000_000));
+        wait_for("a replica is being fetched", WHOLE, || fetched(&cluster, 0).filter(|bytes| *bytes > 6_000_000));
         cluster.kill(lost);
         let files = std::fs::read_dir(cluster.data.path().join(lost.to_string()).join("snapshots")).unwrap();
         let incoming = files.map(Result::unwrap).find(|file| file.file_name().to_string_lossy().starts_with("from-"));

@@ -1,5 +1,6 @@
 //! Tables that are truncated while clients use them, and what they held when it is recalled.
 
+use super::comparison::Ending;
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::wait_for;
@@ -40,10 +41,15 @@ fn a_table_is_emptied_at_one_instant_for_clients_of_all_nodes_and_what_it_held_c
     for (round, engine) in ["memory --durability soft", "rocksdb", "memory"].into_iter().enumerate() {
         let name = format!("t{round}");
         cluster.cli(0, &format!("table create {name} --engine {engine} --partitions 8 --replicas 3")).unwrap();
-        let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+        let stop = AtomicBool::new(false);
+        let done: [AtomicU64; WRITERS] = std::array::from_fn(|_| AtomicU64::new(0));
+        // One client may be far behind the others.
         let wait_for_more = || {
-            let before = done.load(Ordering::Relaxed);
-            wait_for("clients write", WHOLE, || (done.load(Ordering::Relaxed) >= before + 600).then_some(()));
+            let counts = || done.each_ref().map(|done| done.load(Ordering::Relaxed));
+            let before = counts();
+            wait_for("every client writes", WHOLE, || {
+                counts().iter().zip(before).all(|(now, before)| *now >= before + 100).then_some(())
+            });
         };
         let write = |writer: usize| {
             let mut clients = [writer, writer + 1].map(|at| chosen(&cluster, at % 3, &name));
@@ -52,12 +58,13 @@ fn a_table_is_emptied_at_one_instant_for_clients_of_all_nodes_and_what_it_held_c
                 let written = clients[number as usize % 2].run(&format!("SET w{writer}n{number} v"));
                 assert_eq!(written, ok(), "w{writer}n{number}");
                 number += 1;
-                done.fetch_add(1, Ordering::Relaxed);
+                done[writer].fetch_add(1, Ordering::Relaxed);
             }
             number
         };
         let write = &write;
         let (written, held) = std::thread::scope(|scope| {
+            let _ending = Ending(&stop);
             let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
             wait_for_more();
             let held = truncate(&cluster, round, &name);

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a command is tried, and what is too long for a pipeline.
+/// How long a command is tried, and what is too long for a pipeline: less than two commands take that wait one after the other.
 const PATIENCE: Duration = Duration::from_secs(10);
-const TOO_LONG: Duration = Duration::from_secs(12);
+const TOO_LONG: Duration = Duration::from_secs(17);
 /// What comes at once comes sooner.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// A cluster of two nodes, each of which leads some partitions of the table `t`, which have one replica each; the second node was
 /// killed. With it come keys of partitions that are led, and of some that are not.
@@ -135,14 +135,14 @@ fn databases_are_made_within_the_patience_of_a_pipeline() {
     };
     cluster.kill(2);
     // Some partitions of another table have no leader.
-    let made = answers(&mut client, &select(1..5));
+    let made = answers(&mut client, &select(1..3));
     assert!(made[0].1 < AT_ONCE, "{:?}", made[0]);
     for (reply, took) in &made[1..] {
         assert!(*reply == Value::Simple("OK".into()) && *took < TOO_LONG, "{reply} after {took:?}");
     }
     cluster.kill(1);
     // Nobody leads the catalog.
-    let refused = answers(&mut client, &select(5..24));
+    let refused = answers(&mut client, &select(3..24));
     assert!(refused[0].1 < AT_ONCE, "{:?}", refused[0]);
     for (reply, took) in &refused[1..] {
         assert!(matches!(reply, Value::Error(_)) && *took < TOO_LONG, "{reply} after {took:?}");

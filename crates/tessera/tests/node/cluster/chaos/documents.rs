@@ -93,6 +93,14 @@ fn register(number: u32) -> String {
     format!("register{number}")
 }
 
+/// All that a query finds after all faults.
+fn rows(client: &mut Client, term: &Value) -> Value {
+    wait_for("a scan after all faults", PATIENCE, || {
+        let rows = client.ask(term);
+        rows.is_array().then_some(rows)
+    })
+}
+
 impl Documents {
     /// Makes the documents and the index.
     pub fn new(cluster: &Cluster) -> Self {
@@ -350,7 +358,7 @@ impl Documents {
                 (self.done.load(Ordering::Relaxed) > done).then_some(())
             });
         }
-        let documents = client.ask(&table(NAME));
+        let documents = rows(&mut client, &table(NAME));
         let documents = documents.as_array().unwrap();
         let numbers = |documents: &[Value]| -> Vec<u64> {
             let mut numbers: Vec<u64> = documents.iter().filter_map(|document| document["id"].as_u64()).collect();
@@ -366,13 +374,14 @@ impl Documents {
             self.contradict(format!("inserted, and gone: {lost:?}; deleted, and there: {back:?}"));
         }
         for (counter, (sure, perhaps)) in self.counts.lock().unwrap().iter() {
-            let n = client.ask(&get(&format!("counter{counter}")))["n"].as_u64().unwrap();
+            let get = get(&format!("counter{counter}"));
+            let n = wait_for("a counter is read", PATIENCE, || client.ask(&get)["n"].as_u64());
             if !(*sure..=sure + perhaps).contains(&n) {
                 self.contradict(format!("counter {counter} is {n} after {sure} updates and perhaps {perhaps}"));
             }
         }
         // The index has what the documents have, in its order, whether they are read by it or found by a key.
-        let indexed = client.ask(&json!([41, [table(NAME)], {"index": "v"}]));
+        let indexed = rows(&mut client, &json!([41, [table(NAME)], {"index": "v"}]));
         let mut by_value: Vec<&Value> = documents.iter().filter(|document| document.get("v").is_some()).collect();
         by_value.sort_by_key(|document| document["v"].as_u64());
         let values = |documents: &mut dyn Iterator<Item = &Value>| -> Vec<Value> {
@@ -383,7 +392,7 @@ impl Documents {
             self.contradict(format!("the index has {} entries of {} documents", told.len(), expected.len()));
         }
         for document in by_value.iter().step_by(17) {
-            let alike = client.ask(&json!([78, [table(NAME), document["v"]], {"index": "v"}]));
+            let alike = rows(&mut client, &json!([78, [table(NAME), document["v"]], {"index": "v"}]));
             if !alike.as_array().unwrap().contains(document) {
                 self.contradict(format!("{document} is not found by the index, but {alike}"));
             }

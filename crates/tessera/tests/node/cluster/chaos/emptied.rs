@@ -38,7 +38,8 @@ pub const OF_EMPTIED: [Table; TABLES] = [
 pub const NAMES: [&str; TABLES] = ["hard", "soft"];
 
 /// How long a document may be of no use while all nodes are well, and every partition has a leader. That a table is dropped is an answer.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// A transaction that was tried before may be left alone for three seconds of that when its coordinator has gone.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// So many of the latest receipts are looked at more than others.
 const LATEST: u64 = 60;
@@ -188,7 +189,7 @@ impl Emptied {
     /// Notes whether documents could be used.
     fn note(&self, documents: impl Iterator<Item = String>, outcome: &Outcome, began: u64) {
         let is_answer = matches!(outcome, Outcome::Done(_) | Outcome::NoTable);
-        self.waits.note_use(&self.well, documents, began, is_answer.then(|| self.now()));
+        self.waits.note_use(&self.well, documents, began, self.now(), is_answer);
     }
 
     /// Puts a receipt into its tables, in one order or in the other.

@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a node is waited for.
+/// How long a node is waited for, and how long when nothing happens to any of them.
 const TIMEOUT_SECONDS: &str = "15";
+const CALM_TIMEOUT_SECONDS: &str = "60";
 /// How long it may take until a table that was dropped can be recalled, whatever happens to nodes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(50);
@@ -46,8 +47,8 @@ struct Attempt {
 }
 
 /// Has one of some nodes carry out a command.
-fn cli(admin: &str, arguments: &str) -> Result<Value, String> {
-    let fixed = ["--json", "--timeout", TIMEOUT_SECONDS, "--admin", admin];
+fn cli(admin: &str, timeout_seconds: &str, arguments: &str) -> Result<Value, String> {
+    let fixed = ["--json", "--timeout", timeout_seconds, "--admin", admin];
     let output = tessera().args(arguments.split(' ')).args(fixed).output().unwrap();
     match output.status.success() {
         true => serde_json::from_slice(&output.stdout).map_err(|error| error.to_string()),
@@ -59,7 +60,8 @@ impl<'a> Emptier<'a> {
     /// One of a cluster that is whole.
     pub fn new(emptied: &'a Emptied, cluster: &Cluster, table: usize, seed: u64) -> Self {
         let admins: Vec<String> = cluster.running().into_iter().map(|at| cluster.admin(at)).collect();
-        let shown = cli(&admins[0], &format!("table show {}", OF_EMPTIED[table].name)).unwrap();
+        let show = format!("table show {}", OF_EMPTIED[table].name);
+        let shown = cli(&admins[0], CALM_TIMEOUT_SECONDS, &show).unwrap();
         Self {
             emptied,
             admins,
@@ -83,7 +85,7 @@ impl<'a> Emptier<'a> {
     }
 
     fn cli(&mut self, arguments: &str) -> Result<Value, String> {
-        cli(self.admins.choose(&mut self.random).unwrap(), arguments)
+        cli(self.admins.choose(&mut self.random).unwrap(), TIMEOUT_SECONDS, arguments)
     }
 
     fn pause(&mut self, most_millis: u64) {
@@ -162,12 +164,13 @@ impl<'a> Emptier<'a> {
         let admin = cluster.admin(cluster.running()[0]);
         let number = |table: &Value| table["number"].as_u64().expect("tables have numbers");
         let names = |of: &str| {
-            let tables = cli(&admin, of).unwrap();
+            let tables = cli(&admin, CALM_TIMEOUT_SECONDS, of).unwrap();
             let is_own = |table: &&Value| table["name"].as_str().is_some_and(|its| its.starts_with(name));
             tables.as_array().unwrap().iter().filter(is_own).map(number).collect::<Vec<u64>>()
         };
         for held in names("table list --dropped") {
-            cli(&admin, &format!("table recall {held} --as {}", self.name_of(held))).unwrap();
+            let recall = format!("table recall {held} --as {}", self.name_of(held));
+            cli(&admin, CALM_TIMEOUT_SECONDS, &recall).unwrap();
         }
         let mut held = names("table list");
         held.retain(|held| *held != self.number);

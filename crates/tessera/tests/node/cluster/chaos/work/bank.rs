@@ -24,8 +24,9 @@ const MOST: i64 = 1_000_000_000;
 /// Receipts that are read at once.
 const PAGE: usize = 50;
 
-/// How long an account may be of no use while all nodes are well, and every partition has a leader.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// How long an account may be of no use while all nodes are well, and every partition has a leader. A transaction that was tried before
+/// may be left alone for three seconds of that when its coordinator has gone.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long something is tried in the end.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
@@ -93,21 +94,23 @@ impl Bank {
         self.keys.name("bank", format!("receipt{number}"))
     }
 
-    /// Notes which accounts could be used.
-    fn note(&self, session: &Session, accounts: &[usize], answer: &Answer) {
+    /// Asks for something, and notes whether these accounts could be used.
+    fn ask(&self, session: &mut Session, accounts: &[usize], ask: impl FnOnce(&mut Session) -> Answer) -> Answer {
+        let asked = Instant::now();
+        let answer = ask(session);
         let names = accounts.iter().map(|account| self.account(*account));
-        self.waits.note(session, names, answer);
+        self.waits.note(session, names, &answer, asked.elapsed());
+        answer
     }
 
     fn audit(&self, session: &mut Session) {
         let accounts: Vec<usize> = (0..ACCOUNTS).collect();
         let names: Vec<String> = accounts.iter().map(|account| self.account(*account)).collect();
-        let answer = if session.random.random_bool(0.5) {
-            session.ask(&format!("MGET {}", names.join(" ")))
-        } else {
-            session.transact(&names.iter().map(|name| words(&format!("GET {name}"))).collect::<Vec<_>>())
-        };
-        self.note(session, &accounts, &answer);
+        let is_alone = session.random.random_bool(0.5);
+        let answer = self.ask(session, &accounts, |session| match is_alone {
+            true => session.ask(&format!("MGET {}", names.join(" "))),
+            false => session.transact(&names.iter().map(|name| words(&format!("GET {name}"))).collect::<Vec<_>>()),
+        });
         let Some(items) = answer.items() else { return };
         if items.iter().any(|item| matches!(item, Value::Error(_))) || items.iter().map(amount).sum::<i64>() != 0 {
             session.contradict(format!("the accounts of the bank were seen as {items:?}, which is not one instant"));
@@ -117,8 +120,8 @@ impl Bank {
     /// A write that changes nothing.
     fn touch(&self, session: &mut Session) {
         let account = session.random.random_range(0..ACCOUNTS);
-        let answer = session.ask(&format!("INCRBY {} 0", self.account(account)));
-        self.note(session, &[account], &answer);
+        let command = format!("INCRBY {} 0", self.account(account));
+        self.ask(session, &[account], |session| session.ask(&command));
     }
 
     fn transfer(&self, session: &mut Session) {
@@ -143,8 +146,7 @@ impl Bank {
             })
             .collect();
         commands.push(words(&format!("SET {} {number}", self.receipt(number))));
-        let answer = session.transact(&commands);
-        self.note(session, &accounts, &answer);
+        let answer = self.ask(session, &accounts, |session| session.transact(&commands));
         let was_done = match answer.value() {
             Some(Value::Null) if is_watching => Some(false),
             Some(reply) => {
@@ -209,8 +211,9 @@ impl Work for Bank {
     fn finish(&self, session: &mut Session) {
         for account in 0..ACCOUNTS {
             let command = format!("INCRBY {} 0", self.account(account));
-            let answer = Self::insist(session, "every account can be used", |session| session.ask(&command));
-            self.note(session, &[account], &answer);
+            Self::insist(session, "every account can be used", |session| {
+                self.ask(session, &[account], |session| session.ask(&command))
+            });
         }
         self.find_receipts(session);
         // Those of unknown outcome must be seen together with the accounts.
