@@ -8,6 +8,7 @@ use crate::null_server;
 use crate::report::{self, RunResult, Settings};
 use crate::run::{Measured, Plan};
 use crate::search;
+use crate::seconds::{parse_measured_seconds, parse_seconds};
 use crate::socket::{ClientTls, Trust};
 use crate::suite::{self, SuiteArgs};
 use crate::workload::{KeyDistribution, Mix, Properties, RecordShape, YcsbServer, YcsbWorkload};
@@ -162,11 +163,11 @@ struct RunArgs {
     #[arg(long)]
     load_only: bool,
     /// Seconds before measuring begins
-    #[arg(long, default_value_t = 2.0)]
-    warm_up: f64,
-    /// Seconds to measure
-    #[arg(long, default_value_t = 10.0)]
-    duration: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
+    warm_up: Duration,
+    /// Seconds to measure, 0.1 at least
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_measured_seconds)]
+    duration: Duration,
     /// Stop after so many operations, if that comes first
     #[arg(long)]
     operations: Option<u64>,
@@ -343,8 +344,8 @@ impl RunArgs {
             records: self.records,
             shape,
             rate: self.rate,
-            warm_up: Duration::from_secs_f64(self.warm_up.max(0.0)),
-            duration: Duration::from_secs_f64(self.duration.max(0.1)),
+            warm_up: self.warm_up,
+            duration: self.duration,
             operations: self.operations,
             limit: Duration::from_secs_f64(self.limit_ms / 1e3),
             seed: self.seed,
@@ -456,7 +457,7 @@ impl RunArgs {
             batch: plan.batch,
             rate: plan.rate,
             limit_ms: self.limit_ms,
-            warm_up_seconds: self.warm_up,
+            warm_up_seconds: self.warm_up.as_secs_f64(),
             seed: plan.seed,
             server_cores: None,
             core: self.core,

@@ -3,6 +3,7 @@
 use crate::measure::{Latencies, Second};
 use crate::report::{self, RunResult, Settings};
 use crate::run::Measured;
+use crate::seconds::{parse_measured_seconds, parse_seconds};
 use crate::workload::{KeyChooser, KeyDistribution, KeyNames, Mix, Operation, Values};
 use crate::{command, cpu};
 use anyhow::{Context, bail};
@@ -67,11 +68,11 @@ pub struct EngineArgs {
     #[arg(long, default_value_t = 1_000)]
     value_bytes: usize,
     /// Seconds before measuring begins
-    #[arg(long, default_value_t = 1.0)]
-    warm_up: f64,
-    /// Seconds to measure
-    #[arg(long, default_value_t = 5.0)]
-    duration: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    warm_up: Duration,
+    /// Seconds to measure, 0.1 at least
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_measured_seconds)]
+    duration: Duration,
     /// Core to run on
     #[arg(long)]
     core: Option<usize>,
@@ -147,7 +148,7 @@ impl EngineArgs {
             Ok(now)
         };
         let mut now = Instant::now();
-        let warm = now + Duration::from_secs_f64(self.warm_up.max(0.0));
+        let warm = now + self.warm_up;
         while now < warm {
             now = step(&mut reads, &mut writes, now)?;
         }
@@ -155,7 +156,7 @@ impl EngineArgs {
         writes.clear();
         let told = on_measure();
         let began = Instant::now();
-        let end = began + Duration::from_secs_f64(self.duration.max(0.1));
+        let end = began + self.duration;
         now = began;
         while now < end {
             now = step(&mut reads, &mut writes, now)?;
@@ -183,7 +184,7 @@ impl EngineArgs {
             batch: 1,
             rate: None,
             limit_ms: 10.0,
-            warm_up_seconds: self.warm_up,
+            warm_up_seconds: self.warm_up.as_secs_f64(),
             seed: self.seed,
             server_cores: None,
             core: self.core,

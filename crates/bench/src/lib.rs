@@ -19,6 +19,7 @@ mod pace;
 mod report;
 mod run;
 mod search;
+mod seconds;
 mod socket;
 mod suite;
 mod workload;

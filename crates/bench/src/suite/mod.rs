@@ -154,7 +154,8 @@ impl SuiteArgs {
                 println!("{:>4.0} s  {}", runner.seconds(cell), cell.id());
             }
         }
-        let minutes = estimate(&runner, &cells) / 60.0;
+        // Of nothing it is zero, with a sign.
+        let minutes = estimate(&runner, &cells).abs() / 60.0;
         let summary = format!("{} cells, about {minutes:.0} minutes with clusters and loading", cells.len());
         if self.list {
             println!("{summary}");
