@@ -104,7 +104,7 @@ async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) 
 
 async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let statistics = server.store().statistics();
-    let tables = all_counted(&server).await;
+    let tables = all_counted(&server, statistics.tables).await;
     let partitions: u32 = tables.iter().map(|table| table.schema.partitions).sum();
     let serving: u32 = tables.iter().map(|table| table.serving_partitions).sum();
     let log = server.store().log_status();
@@ -152,6 +152,8 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
 
 async fn show_metrics(State(server): State<AdminServer>, headers: HeaderMap) -> Response {
     let format = MetricsFormat::wanted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
-    let text = format.write(metrics::render(&server.node, &server.extra_metrics));
+    let mut statistics = server.store().statistics();
+    server.record_counter.count(server.store(), &mut statistics.tables, metrics::COUNTED).await;
+    let text = format.write(metrics::render(&server.node, &statistics, &server.extra_metrics));
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }

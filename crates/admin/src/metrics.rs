@@ -3,12 +3,16 @@
 use crate::scrape::Scrape;
 use crate::server::ExtraMetrics;
 use tessera_consensus::LogStatus;
+use tessera_engine::PageLimit;
 use tessera_node::Node;
+use tessera_store::StoreStatistics;
 use tessera_types::EngineKind;
 
-pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
+/// A table that has no more is counted for each scrape, if its engine only estimates how many records there are.
+pub(crate) const COUNTED: PageLimit = PageLimit { records: 10_000, bytes: 16 << 20 };
+
+pub(crate) fn render(node: &Node, statistics: &StoreStatistics, extra: &ExtraMetrics) -> String {
     let mut scrape = Scrape::default();
-    let statistics = node.store().statistics();
     let rocksdb = &statistics.rocksdb;
     let plain: &[(&str, &str, f64)] = &[
         ("tessera_memory_used_bytes", "Memory of records of memory tables", statistics.memory_used_bytes as f64),
@@ -55,7 +59,11 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
             ("tessera_table_writes_total", "Writes received", table.counts.writes as f64),
             ("tessera_table_read_units_total", "Capacity units read", table.counts.read_units as f64),
             ("tessera_table_write_units_total", "Capacity units written", table.counts.write_units as f64),
-            ("tessera_table_records", "Records; of more than 10,000 on RocksDB an estimate", engine.records as f64),
+            (
+                "tessera_table_records",
+                "Records; on RocksDB an estimate, unless there are at most 10,000 and the caches have them",
+                engine.records as f64,
+            ),
             ("tessera_table_memory_bytes", "Memory of records or memtables", engine.memory_bytes as f64),
             ("tessera_table_disk_bytes", "Bytes of files", engine.disk_bytes as f64),
             (

@@ -1,8 +1,11 @@
 //! What all requests share.
 
+mod record_counter;
+
 use crate::failure::Failure;
 use crate::query_sessions::QuerySessions;
 use crate::scrape::Scrape;
+use record_counter::RecordCounter;
 use std::sync::Arc;
 use tessera_access::{Authenticator, Token};
 use tessera_cluster::{CatalogCommand, Changed};
@@ -28,6 +31,7 @@ pub struct AdminServer {
     pub(crate) doors: Doors,
     pub(crate) extra_metrics: ExtraMetrics,
     pub(crate) queries: Option<Arc<dyn QuerySessions>>,
+    pub(crate) record_counter: RecordCounter,
 }
 
 impl AdminServer {
@@ -42,7 +46,8 @@ impl AdminServer {
         doors: Doors,
         extra_metrics: ExtraMetrics,
     ) -> Self {
-        Self { node, token, authenticator, hosts: hosts.into(), doors, extra_metrics, queries: None }
+        let (hosts, record_counter) = (hosts.into(), RecordCounter::default());
+        Self { node, token, authenticator, hosts, doors, extra_metrics, queries: None, record_counter }
     }
 
     /// Has queries of drivers in browsers carried out.

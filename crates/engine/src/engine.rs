@@ -163,6 +163,39 @@ pub trait Engine: Send + Sync {
         Ok(page)
     }
 
+    /// Calls `visit` with the bytes of each record of a partition, or of one of its spaces, in order, until it returns `None`. After
+    /// [`Visit::NextHashKey`] the other records of the hash key are left out. It is for counting: nothing is copied, and no cache is filled.
+    ///
+    /// Rather than pass over more than `_most_skipped` deleted and overwritten records at a time, which takes long although there is
+    /// nothing to visit, it fails with [`EngineError::WouldWait`].
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn visit_sizes(
+        &self,
+        partition: u32,
+        space: Option<Space>,
+        _most_skipped: u64,
+        visit: &mut dyn FnMut(usize) -> Option<Visit>,
+    ) -> Result<(), EngineError> {
+        if let Some(space) = space {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            return self.scan_space(partition, space, all, Order::Ascending, &mut |key, value| {
+                visit(key.len() + value.len()).is_some()
+            });
+        }
+        let (mut next, mut goes_on) = (Some(Position::START), true);
+        while let Some(from) = next.filter(|_| goes_on) {
+            next = self.scan(partition, &from, PageLimit::of_records(1_000), &mut |key, value| {
+                let bytes = key.hash_key.len() + key.sort_key.len() + value.len();
+                let step = if goes_on { visit(bytes) } else { None };
+                goes_on = step.is_some();
+                step.unwrap_or(Visit::NextHashKey)
+            })?;
+        }
+        Ok(())
+    }
+
     /// The first space from this one on that has records in the partition.
     ///
     /// # Errors

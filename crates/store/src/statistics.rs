@@ -8,7 +8,7 @@ use crate::table::Table;
 use std::time::Duration;
 use tessera_cluster::Split;
 use tessera_consensus::log::LogStatistics;
-use tessera_engine::{EngineStatistics, RocksStatistics, from_caches};
+use tessera_engine::{EngineStatistics, RocksStatistics};
 use tessera_types::{EngineKind, TableNumber, TableSchema, TableSettings};
 
 /// Counts and sizes of the node's store.
@@ -55,16 +55,12 @@ pub struct TableStatistics {
     pub rocksdb: Option<RocksStatistics>,
 }
 
-/// Of a table with so many records at most they are counted each time that somebody asks what the store tells.
-const COUNTED: u64 = 10_000;
-
-/// Where the engine only estimates how many records there are, a few are counted, unless it would take the disk.
+/// What the engine tells at once: on RocksDB an estimate of the number of records, unless it is known that there is none. Nothing is counted:
+/// threads ask for it that serve many connections. [`Table::count_few_of`] counts.
 fn engine_statistics(table: &Table) -> EngineStatistics {
     let mut statistics = table.engine.statistics();
-    if statistics.records_are_estimated
-        && let Ok(Some(records)) = from_caches(|| table.count_few_here(COUNTED))
-    {
-        (statistics.records, statistics.records_are_estimated) = (records, false);
+    if statistics.records_are_estimated && table.is_known_to_be_empty_here() {
+        (statistics.records, statistics.records_are_estimated) = (0, false);
     }
     statistics
 }
@@ -75,7 +71,12 @@ impl Store {
         self.face_meters().statistics(&self.tables())
     }
 
-    /// Counts and sizes of everything that is stored here.
+    /// The limit of `memory.limit_bytes`, or half the machine's memory.
+    pub fn memory_limit_bytes(&self) -> u64 {
+        self.parts().memory.limit_bytes()
+    }
+
+    /// Counts and sizes of everything that is stored here, which takes no time that grows with the number of records.
     pub fn statistics(&self) -> StoreStatistics {
         let tables = self.registry().tables();
         let parts = self.parts();

@@ -11,6 +11,7 @@
 //! behind all others: byte 0x02, partition, the space's number (u32 big-endian), then the key.
 
 mod conversion;
+mod counting;
 mod damage;
 mod digest;
 mod dropping;

@@ -434,6 +434,16 @@ impl Engine for RocksEngine {
         self.noting(partition, self.visit_ranges(partition, space, ranges, visit))
     }
 
+    fn visit_sizes(
+        &self,
+        partition: u32,
+        space: Option<Space>,
+        most_skipped: u64,
+        visit: &mut dyn FnMut(usize) -> Option<Visit>,
+    ) -> Result<(), EngineError> {
+        self.noting(partition, self.visit_sizes_in(partition, space, most_skipped, visit))
+    }
+
     fn next_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError> {
         self.noting(partition, self.first_space(partition, from))
     }

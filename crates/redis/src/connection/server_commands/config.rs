@@ -41,11 +41,10 @@ impl Connection {
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         let server = &self.server;
-        let statistics = server.store.statistics();
         vec![
             ("maxclients", server.max_clients.load(Ordering::Relaxed).to_string()),
             ("maxmemory-clients", server.config.client_memory.limit().to_string()),
-            ("maxmemory", statistics.memory_limit_bytes.to_string()),
+            ("maxmemory", server.store.memory_limit_bytes().to_string()),
             ("port", server.config.port.to_string()),
             ("databases", (server.config.databases as usize).max(server.store.tables().len()).to_string()),
             ("slowlog-log-slower-than", server.slow_log.threshold_micros().to_string()),
