@@ -211,7 +211,7 @@ impl Connection {
     /// `writes` have gathered so far, of one table.
     fn carry_out_here(&mut self, call: Box<DataCall>, writes: &mut DataCalls) {
         if !matches!(call.request, Request::Write(_)) {
-            match from_caches(|| call.read(&self.server)) {
+            match from_caches(|| call.read(&self.server, self.server.store.now())) {
                 Some(Err(Failure::Elsewhere(_))) => return self.reach(call),
                 Some(Err(Failure::WouldWait)) => {
                     let server = self.server.clone();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_engine::from_caches;
-use tessera_store::{Admissions, Leader, Operation, Table, Transaction, Verdict, WriteOptions};
+use tessera_store::{Admissions, Leader, Operation, PATIENCE, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Admitted, Model, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// The app env by which operators have requests refused that ask the wrong partition.
@@ -173,31 +173,39 @@ impl DataCall {
         }
     }
 
-    /// As [`Self::read`], with what the caches have, or else where one may wait for the disk.
+    /// As [`Self::read`], with what the caches have, or else where one may wait for the disk; and a scan waits for writes on their way that may
+    /// let records live on that have expired by the clock.
     pub(crate) async fn read_with_patience(&self, server: &Arc<PegasusServer>) -> Option<Result<Response, Failure>> {
-        match from_caches(|| self.read(server)) {
-            Some(Err(Failure::WouldWait)) => {
-                let (call, its_server) = (self.clone(), server.clone());
-                let read = server.store.disk_readers().read_from_disk(move || call.read(&its_server)).await;
-                read.unwrap_or_else(|error| Some(Err(error.into())))
+        let (now, until) = (server.store.now(), Instant::now() + PATIENCE);
+        let is_scan = matches!(self.request, Request::GetScanner(_) | Request::Scan(_));
+        loop {
+            let found = match from_caches(|| self.read(server, now)) {
+                Some(Err(Failure::WouldWait)) => {
+                    let (call, its_server) = (self.clone(), server.clone());
+                    let read = server.store.disk_readers().read_from_disk(move || call.read(&its_server, now)).await;
+                    read.unwrap_or_else(|error| Some(Err(error.into())))
+                }
+                read => read,
+            };
+            let is_refused = is_scan && matches!(found, Some(Err(Failure::Elsewhere(_))));
+            if !is_refused || !server.store.settles(&self.table, self.partition, until).await {
+                return found;
             }
-            read => read,
         }
     }
 
-    /// Carries out what is no write, here and now; `None` if the partition's loop must do it: writes come between too fast, or a
-    /// transaction over partitions holds the key, for which the loop waits.
-    pub(crate) fn read(&self, server: &PegasusServer) -> Option<Result<Response, Failure>> {
-        let (table, partition, now) = (&*self.table, self.partition, server.store.now());
+    /// Carries out what is no write, here and now; `None` if the partition's loop must do it: writes come between too fast, or one that is on
+    /// its way, or a transaction over partitions, for which the loop waits, has to do with what is read.
+    pub(crate) fn read(&self, server: &PegasusServer, now: UnixMillis) -> Option<Result<Response, Failure>> {
+        let (table, partition) = (&*self.table, self.partition);
         let outcome = match &self.request {
             Request::GetScanner(request) => server.scanners.begin(table, partition, request, now),
             Request::Scan(request) => server.scanners.next(table, partition, request.context, now),
             Request::Read(read) => {
                 let outcome = self.read_at_one_instant(read, now);
-                let is_held = matches!(outcome, Some(Err(Failure::Elsewhere(_))))
-                    && table.has_locks(partition)
-                    && table.leader_of(partition) == Leader::Here;
-                return outcome.filter(|_| !is_held);
+                let is_for_loop =
+                    matches!(outcome, Some(Err(Failure::Elsewhere(_)))) && table.leader_of(partition) == Leader::Here;
+                return outcome.filter(|_| !is_for_loop);
             }
             Request::Write(_) | Request::ClearScanner(_) => Err(RequestError::NotReady),
         };

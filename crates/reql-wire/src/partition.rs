@@ -14,7 +14,7 @@ use tessera_document::EntryKey;
 use tessera_engine::{KeyRange, Order, PageLimit};
 use tessera_reql::{Cells, cell_bounds};
 use tessera_store::{Leader, Operation, Store, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{Acks, Durability, ReadMode, RequestError, Space, TableId};
+use tessera_types::{Acks, Durability, ReadMode, RequestError, Space, TableId, UnixMillis};
 use tokio::sync::{Notify, oneshot};
 
 /// Bytes of documents in a page, about.
@@ -36,10 +36,24 @@ pub(crate) fn read<T>(
     reads: ReadMode,
     read: impl FnOnce(&Transaction<'_>) -> Result<T, RequestError>,
 ) -> Result<T, RequestError> {
-    let transaction = Transaction::read_only(table, partition, reads, store.now())?;
+    read_if_settled(table, partition, reads, store.now(), read)?.ok_or(RequestError::NotReady)
+}
+
+/// As [`read`]. Returns `None` if it is not settled what has expired: a write that is on its way may have found it alive.
+pub(crate) fn read_if_settled<T>(
+    table: &Table,
+    partition: u32,
+    reads: ReadMode,
+    now: UnixMillis,
+    read: impl FnOnce(&Transaction<'_>) -> Result<T, RequestError>,
+) -> Result<Option<T>, RequestError> {
+    let transaction = Transaction::read_only(table, partition, reads, now)?;
     let found = read(&transaction)?;
+    if transaction.is_unsettled() {
+        return Ok(None);
+    }
     transaction.check_lease()?;
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// Counts the documents that a reply has.
@@ -82,7 +96,8 @@ pub(crate) fn list(store: &Store, table: &Table, partition: u32) -> Result<Reply
 
 /// A page of a partition's documents, in the order of the keys of a space.
 ///
-/// Blocks while writes come too fast for entries and documents to be read at one instant: then the partition's loop reads them.
+/// Blocks while writes come too fast for entries and documents to be read at one instant, or may let documents live on that have ended by
+/// the clock: then the partition's loop reads them.
 pub(crate) fn scan(
     shared: &Shared,
     table: &Table,
@@ -100,15 +115,17 @@ fn scan_uncounted(
     reads: ReadMode,
     scan: &ScanWork,
 ) -> Result<Reply, RequestError> {
-    if scan.space == Space::DOCUMENTS {
-        return read(store, table, partition, reads, |transaction| scan.page_of_documents(transaction, PAGE_BYTES));
-    }
-    if reads == ReadMode::Outdated && table.leader_of(partition) != Leader::Here {
+    let found = if scan.space == Space::DOCUMENTS {
+        let page = |transaction: &Transaction<'_>| scan.page_of_documents(transaction, PAGE_BYTES);
+        read_if_settled(table, partition, reads, store.now(), page)?
+    } else if reads == ReadMode::Outdated && table.leader_of(partition) != Leader::Here {
         let page = |transaction: &Transaction<'_>| scan.page_of_index(transaction, PAGE_BYTES);
         return replica::page_of_index(store, table, partition, scan.space, page);
-    }
-    let page = |transaction: &mut Transaction<'_>| scan.page_of_index(transaction, PAGE_BYTES);
-    if let Some(reply) = table.read_instant(partition, reads, store.now(), page)? {
+    } else {
+        let page = |transaction: &mut Transaction<'_>| scan.page_of_index(transaction, PAGE_BYTES);
+        table.read_instant(partition, reads, store.now(), page)?
+    };
+    if let Some(reply) = found {
         return Ok(reply);
     }
     LoopRead::begin(store, table, partition, Work::Scan(scan.clone()))

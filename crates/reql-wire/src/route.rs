@@ -152,8 +152,9 @@ async fn carry_out(shared: &Arc<Shared>, table: TableIdentity, parts: Vec<Asked>
                 let (of, in_table, wanted) = (shared.clone(), table.clone(), key.clone());
                 let read = move || partition::get(&of, &in_table, partition, reads, &wanted);
                 let mut found = shared.store.disk_readers().read(read).await;
-                if matches!(found, Err(RequestError::NotReady)) && table.has_locks(partition) {
-                    // A transaction may hold the document: the partition's loop waits for that.
+                if matches!(found, Err(RequestError::NotReady)) && table.has_lease(partition) {
+                    // A transaction may hold the document, for which the partition's loop waits; or a write that is on its way may let it
+                    // live on, which the loop knows.
                     found = partition::read_in_loop(shared, &table, partition, Work::Get { key }).await;
                 }
                 outcomes.push(outcome(found));

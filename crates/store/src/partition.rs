@@ -127,6 +127,7 @@ impl Partition {
         self.reads.interrupt();
         self.change_capture.end();
         self.ledger.reset();
+        self.expiry_fence.set_in_flight(None);
         self.copied_by.store(0, Ordering::Release);
     }
 

@@ -124,7 +124,7 @@ impl Scanners {
     /// Returns the next records of a scan.
     ///
     /// # Errors
-    /// What the store reports. The scan is forgotten then, unless that is [`RequestError::WouldWait`].
+    /// What the store reports. The scan is forgotten then, unless that is [`RequestError::WouldWait`] or [`RequestError::NotReady`].
     pub(crate) fn next(
         &self,
         table: &Table,
@@ -142,7 +142,8 @@ impl Scanners {
             Some(mut cursor) => match cursor.advance(table, now) {
                 Ok(batch) => Ok(self.respond(cursor, batch)),
                 Err(error) => {
-                    if error == RequestError::WouldWait {
+                    // It is asked for again.
+                    if matches!(error, RequestError::WouldWait | RequestError::NotReady) {
                         self.waiting.lock().cursors.insert(context, cursor);
                     }
                     Err(error)

@@ -12,15 +12,15 @@ use rand::Rng;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_engine::{PageLimit, Visit};
-use tessera_store::{PATIENCE, Table};
+use tessera_store::Table;
 use tessera_types::{EngineKind, RequestError, TableNumber, UnixMillis, ValueKind};
 
 /// Keys that KEYS lists at most.
 const KEYS_LIMIT: usize = 1_000_000;
 /// Hash keys that a whole-table command visits before it lets others run.
 const PAGE: usize = 1_000;
-/// Between two looks at a page that is not settled.
-const PAUSE: Duration = Duration::from_millis(2);
+/// How long a page that another node asks for may wait until it is settled what has expired in it.
+const OF_NODE: Duration = Duration::from_secs(1);
 
 /// A live key and whether it is a hash.
 struct Found {
@@ -91,17 +91,21 @@ impl Connection {
         if position.partition < table.schema().partitions {
             self.await_intents(table, position.partition).await?;
         }
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let of = table.clone();
-            let found = self.server.store.disk_readers().read(move || page(&of, position, count, now)).await;
-            // A write on its way may let a key live on that has expired by the clock: it is waited for.
-            let waits = matches!(found, Err(RequestError::NotReady)) && table.serves(position.partition);
-            if !waits || Instant::now() >= until {
-                return found;
+        let server = self.server.clone();
+        // A node that asks for a client asks again by itself.
+        let until = if self.is_of_node() { Instant::now() + OF_NODE } else { self.patience.until() };
+        // A write on its way may let a key live on that has expired by the clock: it is waited for.
+        let look = async {
+            loop {
+                let of = table.clone();
+                let found = server.store.disk_readers().read(move || page(&of, position, count, now)).await;
+                let is_refused = matches!(found, Err(RequestError::NotReady));
+                if !is_refused || !server.store.settles(table, position.partition, until).await {
+                    return found;
+                }
             }
-            self.server.store.another_leader(PAUSE).await;
-        }
+        };
+        self.wait_for(None, look).await
     }
 
     pub(super) async fn scan(&mut self, args: &[&[u8]], now: UnixMillis) -> Result<(), CommandError> {

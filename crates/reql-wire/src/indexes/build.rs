@@ -25,14 +25,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tessera_cluster::Indexes;
-use tessera_document::{Document, Value};
+use tessera_document::{Document, EncodedValue, Value};
 use tessera_engine::{Order, PageLimit};
 use tessera_reql::{Env, IndexDefinition, Lazy, Pacer};
-use tessera_store::{Leader, Operation, Store, Table, WriteOptions};
+use tessera_store::{Leader, Operation, PATIENCE, Store, Table, Transaction, WriteOptions};
 use tessera_types::{Acks, Durability, Model, Pace, ReadMode, RequestError, Space, TableId};
 
 /// Between two looks at what there is to do.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Between two looks at a page of which it is not settled what has ended.
+const UNSETTLED_PAUSE: Duration = Duration::from_millis(2);
 /// A table whose partitions here have all that they should is looked at so often: another node's partition may have come.
 const SETTLED_PAUSE: Duration = Duration::from_millis(500);
 /// After something went wrong with a table.
@@ -236,6 +238,8 @@ impl Building {
             };
             let mut claimed = Vec::new();
             for (key, bytes) in records {
+                // Read as it is, it would have other entries, or none.
+                EncodedValue::check(&bytes).map_err(|_| BuildError::Damaged)?;
                 let document = Lazy::Document(Document::trusted(bytes.clone()));
                 let indexed = indexed(&env, &definition, &document, &key).map_err(|_| BuildError::TooSlow)?;
                 let entries = indexed.entries.iter().map(Vec::len).sum::<usize>();
@@ -310,14 +314,25 @@ impl Place<'_> {
     /// The next documents that an index is to hold.
     fn page(&self, space: Space) -> Result<Page, BuildError> {
         let version = || self.table.version(self.partition);
-        let before = version();
-        let page = partition::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
+        let read = |transaction: &Transaction<'_>| {
             let behind = transaction.get_in(Space::INDEXES, &progress_key(space))?;
             let start = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             transaction.scan_in(Space::DOCUMENTS, (start, Bound::Unbounded), Order::Ascending, PAGE)
-        })?;
-        let version = before.filter(|before| version() == Some(*before));
-        Ok(Page { records: page.records, is_last: !page.is_cut, version })
+        };
+        // By the same time each time: what may let documents live on that have ended by then is applied soon.
+        let (now, until) = (self.store.now(), Instant::now() + PATIENCE);
+        loop {
+            let before = version();
+            let found = partition::read_if_settled(self.table, self.partition, ReadMode::Single, now, read)?;
+            if let Some(page) = found {
+                let version = before.filter(|before| version() == Some(*before));
+                return Ok(Page { records: page.records, is_last: !page.is_cut, version });
+            }
+            if self.ending.load(Ordering::Acquire) || Instant::now() >= until {
+                return Err(RequestError::NotReady.into());
+            }
+            std::thread::park_timeout(UNSETTLED_PAUSE);
+        }
     }
 
     /// Has the partition's loop do a step, and returns the list behind it.

@@ -2,6 +2,7 @@
 
 use super::{Asked, Evaluator, LedgerStep, OnTables, PartitionLedger, PartitionName};
 use crate::ledger::FaceOperation;
+use crate::ledger::data::IntendedWrites;
 use crate::operation::{Operation, Verdict};
 use crate::overlay::Overlay;
 use crate::test_table::TestTable;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tessera_engine::{Applied, ENGINES};
-use tessera_transaction::{Access, Age, Answer, Decide, Outcome, Prepare, Request, TransactionId};
+use tessera_transaction::{Access, Age, Answer, Decide, Entry, Intent, Outcome, Prepare, Request, TransactionId};
 use tessera_types::{
     EngineKind, Expiry, NodeId, ReadMode, RecordKey, RequestError, Space, TableId, UnixMillis, ValueKind,
 };
@@ -403,5 +404,37 @@ fn a_face_that_defers_writes_when_the_intent_is_resolved_whoever_leads_then() {
         assert_eq!(no_intents(&mut partition), Ran::Logged);
         assert_eq!(partition.ask(prepare(4, "n 4")), prepared(""));
         assert_eq!(documents.took_effect.lock().len(), 1);
+    }
+}
+
+/// A part of a transaction has found a record alive, and is applied while somebody reads: it changes no record before the transaction commits,
+/// and may let this one live on.
+#[test]
+fn what_a_transaction_holds_since_a_read_began_is_not_hidden() {
+    const END: u64 = 10_000_000_000_000;
+    for engine in ENGINES.iter().copied() {
+        let mut partition = Loop::new(engine);
+        let expiry = Expiry::at_key(Some(UnixMillis::new(END)));
+        let ran = partition.run(|transaction| {
+            transaction.put(b"stays", b"", b"1", Expiry::NEVER, ValueKind::Plain).unwrap();
+            transaction.put(b"ends", b"", b"1", expiry, ValueKind::Plain).unwrap();
+            Verdict::Commit
+        });
+        assert_eq!(ran, Ran::Logged);
+        partition.propose();
+        partition.apply();
+        let writes = IntendedWrites::Operation(operation("ends 2"));
+        let (locks, reply) = (locks("ends 2"), Bytes::new());
+        let intent = Intent { anchor: ANCHOR, age: age(5), locks, writes, reply };
+        let entry = Entry::Prepare { id: id(5), settled: 0, intent };
+        let keys = [RecordKey::new(b"stays", b""), RecordKey::new(b"ends", b"")];
+        let later = UnixMillis::new(END + 1);
+        let outcome = partition.table.read_many(&keys, ReadMode::Single, later, &mut |at, found| {
+            if at == 0 {
+                partition.ledger().log(&entry);
+            }
+            assert!(found.is_some(), "it was hidden, though the transaction may let it live on");
+        });
+        assert_eq!(outcome, Err(RequestError::NotReady));
     }
 }

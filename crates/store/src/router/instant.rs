@@ -1,18 +1,22 @@
-//! Reads of several records of a partition that must all be of one instant.
+//! Reads of several records of a partition, of one instant where that is promised, and with what is [settled](crate::expiry_fence).
 //!
 //! A reader does not stop writers. It looks at the partition's [version](Table::version) before and after: if both are the same,
 //! nothing was written between. When writes come too fast for that, the partition's loop makes the read, between two writes.
 
+use crate::store::Store;
 use crate::table::{Leader, Table};
 use crate::transaction::Transaction;
+use std::time::{Duration, Instant};
 use tessera_types::{ReadMode, RequestError, UnixMillis};
 
 /// How often a read that writes overtook is made again before the partition's loop makes it.
 pub const READ_TRIES: usize = 4;
+/// Between two looks at what is not settled.
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl Table {
-    /// Makes a read of a partition so that all it sees is of one instant. Returns `None` if writes came between each time: then
-    /// the partition's loop has to make it.
+    /// Makes a read of a partition so that all it sees is of one instant. Returns `None` if writes came between each time, or one that is
+    /// on its way may have found alive what has expired: then the partition's loop has to make it.
     ///
     /// Nobody is promised an instant who asks for what was, of a replica that does not lead.
     ///
@@ -29,6 +33,9 @@ impl Table {
             let before = self.version(partition);
             let mut transaction = Transaction::read_only(self, partition, reads, now)?;
             let outcome = read(&mut transaction)?;
+            if transaction.is_unsettled() {
+                return Ok(None);
+            }
             transaction.check_lease()?;
             if self.is_one_instant(partition, reads, before) {
                 return Ok(Some(outcome));
@@ -41,5 +48,20 @@ impl Table {
     pub fn is_one_instant(&self, partition: u32, reads: ReadMode, before: Option<u64>) -> bool {
         let is_same = before.is_some() && before == self.version(partition);
         is_same || (reads == ReadMode::Outdated && self.leader_of(partition) != Leader::Here)
+    }
+}
+
+impl Store {
+    /// Waits a moment for what is not [settled](crate::expiry_fence) in a partition, of which a read was refused; `false` if it is of no use to
+    /// try again, since this node does not serve the partition, or not now, or it is too late.
+    ///
+    /// Each try must go by the same time: what is on its way is applied soon, and no write that comes later finds alive what had expired by
+    /// then. With a later time there might be something new each time.
+    pub async fn settles(&self, table: &Table, partition: u32, until: Instant) -> bool {
+        let is_tried_again = table.has_lease(partition) && Instant::now() < until;
+        if is_tried_again {
+            self.another_leader(PAUSE).await;
+        }
+        is_tried_again
     }
 }

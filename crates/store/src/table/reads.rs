@@ -41,7 +41,7 @@ impl Table {
         let mut outcome = Ok(false);
         let read = self.engine.get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
             Some(stored) => {
-                outcome = self.sees(readable, (partition, reads, now), &stored);
+                outcome = self.sees(readable, (partition, reads, now), (key, &stored));
                 if outcome == Ok(true) {
                     meter.end_read(bytes.len());
                     visit(stored);
@@ -121,7 +121,7 @@ impl Table {
                 None => visit(at, None),
                 Some(Some(stored)) => {
                     meter.end_read(stored.payload.len());
-                    match self.sees(readable[at], (partition, mode, now), &stored) {
+                    match self.sees(readable[at], (partition, mode, now), (&key, &stored)) {
                         Ok(is_seen) => visit(at, Some(stored).filter(|_| is_seen)),
                         Err(error) => outcome = Err(error),
                     }

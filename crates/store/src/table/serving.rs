@@ -96,7 +96,7 @@ impl Table {
         &self,
         readable: Readable<'_>,
         (partition, reads, now): (u32, ReadMode, UnixMillis),
-        stored: &StoredValue<'_>,
+        (key, stored): (&RecordKey<'_>, &StoredValue<'_>),
     ) -> Result<bool, RequestError> {
         if stored.expiry == Expiry::NEVER {
             return Ok(true);
@@ -109,7 +109,9 @@ impl Table {
         let is_settled = || {
             let settled = readable.state.expiry_fence.begin_read(seen_at);
             let Readable { state, version, .. } = readable;
-            !stored.is_live(settled) && version.is_multiple_of(2) && state.version() == version
+            let is_unchanged = || version.is_multiple_of(2) && state.version() == version;
+            // A transaction over partitions that holds the key since has found what it found, and changes no record before it commits.
+            !stored.is_live(settled) && is_unchanged() && !state.ledger.is_unreadable(key.hash_key)
         };
         if reads == ReadMode::Outdated || is_settled() { Ok(false) } else { Err(RequestError::NotReady) }
     }

@@ -196,6 +196,10 @@ fn what_a_write_on_its_way_has_found_alive_is_not_hidden() {
         transaction.check_lease().map(|()| found)
     };
     assert_eq!(read_only(), refused);
+    // The partition's loop reads it. Whoever tried again with a later time would find something new that is not settled each time.
+    let at_one_instant =
+        table.read_instant(0, single, now, |transaction| transaction.get(b"a", b"").map(|found| found.is_some()));
+    assert_eq!(at_one_instant, Ok(None));
     assert_eq!(table.read(&b, single, now, &mut |_| ()), Ok(false), "nobody waits for others' records");
 
     let apply = |overlay: &mut Overlay, index: u64, payload: BytesMut| {

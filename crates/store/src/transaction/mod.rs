@@ -214,7 +214,7 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`RequestError::NotReady`].
     pub fn check_lease(&self) -> Result<(), RequestError> {
-        if self.found.is_unsettled.get() {
+        if self.is_unsettled() {
             return Err(RequestError::NotReady);
         }
         match self.readable {
@@ -222,6 +222,12 @@ impl<'a> Transaction<'a> {
             // What the partition's loop evaluates counts as soon as its entry is committed.
             None => Ok(()),
         }
+    }
+
+    /// Whether something was not seen of which it is [not settled](crate::hosting::ExpiryFence) whether it has expired. What was read does not
+    /// count then; the partition's loop, which knows what is on its way, can read it.
+    pub fn is_unsettled(&self) -> bool {
+        self.found.is_unsettled.get()
     }
 
     /// The time by which the transaction judges what has expired.
