@@ -36,6 +36,14 @@ impl Failure {
         Self { status, code: Code(code), error, outcome: Outcome::Unknown }
     }
 
+    /// With what to do about it, if it has this code.
+    pub(crate) fn advise(mut self, code: &str, advice: &str) -> Self {
+        if self.code.0 == code {
+            self.error = format!("{}; {advice}", self.error);
+        }
+        self
+    }
+
     /// Of a request of several steps, when some of them are done.
     pub(crate) fn after(self, done: &[&str]) -> Self {
         if done.is_empty() {

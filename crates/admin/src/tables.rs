@@ -10,10 +10,9 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
-use std::time::Duration;
 use tessera_cluster::{CatalogCommand, TableEntry};
-use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, RocksStatistics, from_caches};
-use tessera_store::{AlterError, Counts, Store, TableStatistics};
+use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, PageLimit, RocksStatistics};
+use tessera_store::{AlterError, Counts, TableStatistics};
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
     TableSettings, UnixMillis, UsageScenario, WhenFull,
@@ -176,43 +175,24 @@ impl From<TableStatistics> for TableInfo {
     }
 }
 
-/// How long records of a table are counted for who asks for it.
-const COUNTING: Duration = Duration::from_millis(500);
-
-impl TableInfo {
-    /// Says how many records there are exactly, where the engine only estimates it, and with them counts deletions and what the node
-    /// keeps for itself. Many are not counted, since it would take as long as reading them all; nor are those that the caches do not have:
-    /// whoever watches a cluster is not to read its disks, nor to drive out what others read.
-    async fn count(&mut self, store: &Store) {
-        let Some(table) = store.table_numbered(self.number).filter(|_| self.statistics.records_are_estimated) else {
-            return;
-        };
-        let counting = tokio::task::spawn_blocking(move || from_caches(|| table.count_few_here(u64::MAX)));
-        // A disk that hangs must not keep operators from seeing the rest.
-        if let Ok(Ok(Ok(Some(records)))) = tokio::time::timeout(COUNTING, counting).await {
-            self.statistics.records = records;
-            self.statistics.records_are_estimated = false;
-        }
-    }
-}
+/// What is shown of tables is counted, however many records they have in all, if no partition has too many.
+const EACH_PARTITION_ALONE: PageLimit = PageLimit { records: usize::MAX, bytes: usize::MAX };
 
 pub(crate) async fn list(State(server): State<AdminServer>) -> Json<Vec<TableInfo>> {
-    Json(all_counted(&server).await)
+    let tables = server.store().statistics().tables;
+    Json(all_counted(&server, tables).await)
 }
 
-/// All tables, with how many records they have.
-pub(crate) async fn all_counted(server: &AdminServer) -> Vec<TableInfo> {
-    let mut tables: Vec<_> = server.store().statistics().tables.into_iter().map(TableInfo::from).collect();
-    for table in &mut tables {
-        table.count(server.store()).await;
-    }
-    tables
+/// Tables as the API shows them, with how many records they have.
+pub(crate) async fn all_counted(server: &AdminServer, mut tables: Vec<TableStatistics>) -> Vec<TableInfo> {
+    server.record_counter.count(server.store(), &mut tables, EACH_PARTITION_ALONE).await;
+    tables.into_iter().map(TableInfo::from).collect()
 }
 
 pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<TableInfo> {
-    let mut table = TableInfo::from(server.table_statistics(&name)?);
-    table.count(server.store()).await;
-    Ok(Json(table))
+    let mut table = server.table_statistics(&name)?;
+    server.record_counter.count(server.store(), std::slice::from_mut(&mut table), EACH_PARTITION_ALONE).await;
+    Ok(Json(table.into()))
 }
 
 /// # Errors
@@ -340,7 +320,9 @@ pub(crate) async fn recall(
     Body(recall): Body<Recall>,
 ) -> Reply<TableInfo> {
     let number = TableNumber(number);
-    server.change(CatalogCommand::Recall { number, to: recall.name }).await?;
+    let recalled = server.change(CatalogCommand::Recall { number, to: recall.name }).await;
+    let advice = "recall the table under another name (`tessera table recall NUMBER --as NAME`), or rename the one that is there";
+    recalled.map_err(|failure| failure.advise("table_exists", advice))?;
     let tables = server.store().statistics().tables;
     let table = tables.into_iter().find(|table| table.number == number);
     let table = table.ok_or_else(|| RequestError::NoSuchTable(number.to_string()))?;

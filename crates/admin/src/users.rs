@@ -98,6 +98,9 @@ impl NewPassword {
                 Some(Password::Scram(_)) => hash,
                 _ => return Err(refuse("password_hash is not what `tessera hash-password --scram` prints")),
             },
+            (Some(Some(clear)), None) if clear.is_empty() => {
+                return Err(refuse("an empty password protects nothing: say `null` if none is to be needed"));
+            }
             (Some(Some(clear)), None) => {
                 let hash = move || ScramPassword::new(clear.as_bytes(), ScramPassword::ITERATIONS).to_string();
                 let hash = tokio::task::spawn_blocking(hash).await;

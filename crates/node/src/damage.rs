@@ -78,7 +78,8 @@ impl NodeContext {
             let Some(placement) = entry.placement.get(partition as usize) else { continue };
             let sound = self.sound_others(group, replica, placement);
             let Some(heir) = sound.first() else { continue };
-            if table.partition(partition).is_serving() {
+            // Also one that leads and serves nothing, because it could not be read when it was elected.
+            if table.partition(partition).is_leading() {
                 self.hand_over_to(&table, partition, *heir);
                 continue;
             }

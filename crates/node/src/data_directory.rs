@@ -5,6 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tessera_types::TableId;
 
 /// The version of the layout that this program writes.
 pub(crate) const FORMAT_VERSION: u32 = 6;
@@ -141,8 +142,19 @@ impl DataDirectory {
         self.root.join("rocksdb")
     }
 
-    pub fn memory_table(&self, id: tessera_types::TableId) -> PathBuf {
+    pub fn memory_table(&self, id: TableId) -> PathBuf {
         self.root.join("memory").join(format!("table-{id}"))
+    }
+
+    /// The directories of memory tables that are there.
+    pub fn memory_tables(&self) -> Vec<(TableId, PathBuf)> {
+        // If it cannot be read, there is none, or opening a table tells what is wrong.
+        let entries = fs::read_dir(self.root.join("memory")).into_iter().flatten().flatten();
+        let table = |entry: fs::DirEntry| {
+            let id = entry.file_name().to_str()?.strip_prefix("table-")?.parse().ok()?;
+            Some((TableId(id), entry.path()))
+        };
+        entries.filter_map(table).collect()
     }
 
     /// Who this node is.

@@ -97,7 +97,7 @@ impl Reconciler {
         self.context.drop_unused_snapshots();
         self.context.drop_left_over_fetches();
         self.copiers.begin(&self.context);
-        split::resume_recalled(&self.context);
+        split::resume_stopped(&self.context);
         self.compactions.begin_due(&self.context, UnixMillis::now());
         if number.is_multiple_of(REMINDER) {
             self.context.tell_leading(None);

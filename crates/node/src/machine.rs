@@ -123,7 +123,6 @@ impl StateMachine for PartitionsMachine {
 
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<PendingReply> {
         let (now, context) = (self.now, &self.context);
-        let is_certain = context.clock.is_certain();
         let HostedPartition { table, partition, overlay, told, cold_commands, held_commands, .. } =
             hosted(&mut self.partitions, context, group).expect("a serving group's table is open");
         let is_held_up = held_commands.hold_up();
@@ -143,10 +142,13 @@ impl StateMachine for PartitionsMachine {
             return Evaluated::Refused;
         }
         let began = payload.len();
+        let fence = table.partition(*partition).expiry_fence();
         let time = table.engine().time(*partition).max(*told);
-        let judged_from = overlay.judged_from().unwrap_or(if is_certain { now.max(time) } else { time });
-        let now = table.partition(*partition).expiry_fence().begin_write(now, judged_from);
-        let times = Times::of_leader(now, time, is_certain);
+        let goes_by_clock = context.clock.is_certain();
+        let judged_from = overlay.judged_from().unwrap_or(if goes_by_clock { now.max(time) } else { time });
+        let now = fence.begin_write(now, judged_from);
+        // Not before: a reader for whom the clock is certain by now may have gone by it.
+        let times = Times::of_leader(now, time, context.clock.is_certain());
         let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
         let mut command = command;
         let mut verdict = match cold_commands.is_impatient() {
@@ -155,12 +157,14 @@ impl StateMachine for PartitionsMachine {
         };
         if let Some(holder) = transaction.take_holder() {
             transaction.abandon();
+            fence.set_in_flight(overlay.judged_from());
             return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
         }
         if let Some(missing) = transaction.take_missing() {
             transaction.abandon();
             command = match cold_commands.wait_for(context, (table, *partition), missing, command) {
                 Ok(()) => {
+                    fence.set_in_flight(overlay.judged_from());
                     self.waiting += 1;
                     return Evaluated::Waits;
                 }
@@ -170,12 +174,12 @@ impl StateMachine for PartitionsMachine {
             verdict = command.pending_reply.evaluate(&mut transaction);
             if let Some(holder) = transaction.take_holder() {
                 transaction.abandon();
+                fence.set_in_flight(overlay.judged_from());
                 return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
             }
         }
         cold_commands.note_evaluated();
         let WriteCommand { sync, leader_acked, confirm, pending_reply, .. } = command;
-        let fence = table.partition(*partition).expiry_fence();
         if verdict == Verdict::Abandon {
             transaction.abandon();
             fence.set_in_flight(overlay.judged_from());
@@ -265,7 +269,6 @@ impl StateMachine for PartitionsMachine {
             state.stop_leading();
             // What was acknowledged early and is lost would be waited for in vain.
             state.forget_leader_acked();
-            state.expiry_fence().set_in_flight(None);
             hosted.overlay = Overlay::default();
             hosted.told = UnixMillis::new(0);
         }

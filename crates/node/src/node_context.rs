@@ -150,11 +150,14 @@ impl NodeContext {
         self.registry.set(after.clone());
         self.view.set_catalog(Arc::new(catalog.clone()));
         // Groups are started when the registry knows their table: the state machine looks it up there.
-        self.reconcile_replicas()?;
+        let reconciled = self.reconcile_replicas();
+        // Whatever became of that: the next time nobody knows that there were these tables.
         for table in before.open().filter(|table| after.any(table.id()).is_none()) {
+            // This node may never have heard that the table was dropped.
+            table.end();
             self.purge(table.id(), table);
         }
-        Ok(())
+        reconciled
     }
 
     fn open_table(&self, entry: &TableEntry) -> Result<Arc<Table>, EngineError> {
@@ -221,8 +224,13 @@ impl NodeContext {
         }
     }
 
-    /// Removes the files of RocksDB tables that went just before a crash.
+    /// Removes the files of tables that went just before a crash.
     pub(crate) fn remove_left_overs(&self, catalog: &Catalog) -> Result<(), EngineError> {
+        for (id, path) in self.directory.memory_tables() {
+            if catalog.get(id).is_none() {
+                std::fs::remove_dir_all(&path).map_err(EngineError::io(&path))?;
+            }
+        }
         self.rocks.drop_tables_but(catalog.tables().map(|entry| column_family(entry.id)))
     }
 

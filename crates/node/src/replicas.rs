@@ -88,9 +88,11 @@ impl NodeContext {
         if self.holds_back.load(Ordering::Acquire) {
             return Ok(());
         }
-        let catalog = self.view.catalog();
+        let catalog;
         let all_due = {
             let _settling = self.replicas.settling.lock();
+            // Not before: what a later catalog has begun would be let go of by an earlier one.
+            catalog = self.view.catalog();
             self.due_replicas(&catalog)
         };
         let mut outcome = Ok(());

@@ -74,7 +74,9 @@ pub enum CatalogError {
     )]
     EvictsDocuments,
     /// The command must wait until the split has ended.
-    #[error("table '{0}' is being split or truncated")]
+    #[error(
+        "table '{0}' is being split or truncated; try again when that is done, or end a split by `tessera table cancel-split {0}`"
+    )]
     Splitting(String),
     /// There is no split to cancel.
     #[error("table '{0}' is not being split")]

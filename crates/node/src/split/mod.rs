@@ -29,5 +29,5 @@ mod steps;
 mod tests;
 
 pub(crate) use copier::Copiers;
-pub(crate) use resume::resume_recalled;
+pub(crate) use resume::resume_stopped;
 pub(crate) use steps::take_step;

@@ -1,5 +1,7 @@
-//! Partitions of a table that was truncated serve again once it is recalled. Who was elected since finds that their seals are void;
-//! who led them before has to be told.
+//! Partitions that this node leads and that serve nothing are looked at again.
+//!
+//! Those of a table that was truncated serve again once it is recalled. Who was elected since finds that their seals are void; who led them
+//! before has to be told. And a partition that could not be read when this node was elected may be readable by now.
 
 use crate::node_context::NodeContext;
 use std::sync::Arc;
@@ -10,16 +12,15 @@ use tessera_store::hosting::group_of;
 use tessera_store::{Operation, Transaction, Verdict, WriteOptions};
 use tessera_types::{RequestError, Space};
 
-/// Has the partitions that this node leads of recalled tables serve again.
-pub(crate) fn resume_recalled(context: &Arc<NodeContext>) {
+/// Has the partitions that this node leads serve again, where nothing hinders it any more.
+pub(crate) fn resume_stopped(context: &Arc<NodeContext>) {
     let catalog = context.view.catalog();
-    // A table that is being truncated again may be about to be sealed.
-    let may_have_ended = catalog
-        .tables()
-        .filter(|entry| entry.truncations > 0 && entry.state == TableState::Active && entry.split.is_none());
-    for table in may_have_ended.filter_map(|entry| context.registry.any(entry.id)) {
+    for entry in catalog.tables() {
+        let Some(table) = context.registry.any(entry.id) else { continue };
+        // A table that is being truncated again may be about to be sealed.
+        let is_recalled = entry.truncations > 0 && entry.state == TableState::Active && entry.split.is_none();
         for (partition, state) in (0..).zip(table.partitions()) {
-            if !state.is_leading() || state.is_serving() {
+            if !state.is_leading() || state.is_serving() || (!is_recalled && state.ledger().is_restored()) {
                 continue;
             }
             match table.is_sealed(partition) {
@@ -30,7 +31,8 @@ pub(crate) fn resume_recalled(context: &Arc<NodeContext>) {
                     context.store.write(&table, WriteOptions::default(), &resume, [partition]);
                 }
                 Err(error) => {
-                    tracing::warn!(table = %table.name(), partition, %error, "a partition of a recalled table cannot be read");
+                    // It was told when the replica began to lead.
+                    tracing::debug!(table = %table.name(), partition, %error, "a partition that serves nothing cannot be read");
                 }
             }
         }
@@ -61,8 +63,10 @@ impl Operation for Resume {
         // A seal that counts may be on its way. What cannot be read is looked at again.
         let Ok(sealed) = transaction.get_in_unchecked(Space::SYSTEM, SEAL) else { return Verdict::Abandon };
         let is_sealed = sealed.is_some_and(|record| table.seal().is_in(&record));
-        // Where the ledger could not be read when the replica began to lead, nothing may be served.
-        if !is_sealed && state.ledger().is_restored() {
+        // Where the ledger could not be read when the replica began to lead, nothing was taken since that it would have to have.
+        let is_restored =
+            || state.ledger().is_restored() || state.ledger().restore(table.engine(), transaction.partition()).is_ok();
+        if !is_sealed && is_restored() {
             // A replica that is about to go has stopped serving for another reason.
             self.context.replicas.if_held(self.group, || {
                 state.change_capture().unseal();
@@ -73,6 +77,10 @@ impl Operation for Resume {
     }
 
     fn seals_or_reopens(&self) -> bool {
+        true
+    }
+
+    fn only_reads(&self, _part: usize) -> bool {
         true
     }
 

@@ -1,4 +1,4 @@
-use super::resume::{Resume, resume_recalled};
+use super::resume::{Resume, resume_stopped};
 use super::steps::{self, Step};
 use crate::test_node::TestNode;
 use bytes::{Bytes, BytesMut};
@@ -219,11 +219,31 @@ async fn a_partition_of_a_recalled_table_is_reopened_by_its_loop_and_forgets_not
         state.change_capture().seal();
     })
     .await;
-    resume_recalled(&node.context);
+    resume_stopped(&node.context);
     assert!(state.change_capture().refuses_requests(), "the loop has not reopened it yet");
     drop(held);
     node.wait_for("it serves again", all_serve).await;
     assert!(!state.change_capture().refuses_requests());
+}
+
+/// A partition whose ledger could not be read when its leader was elected once stayed closed until another replica led it.
+#[tokio::test]
+async fn a_partition_that_could_not_be_read_is_looked_at_again() {
+    let node = TestNode::start(|_| {});
+    let table = node.create_table("t", PARTITIONS).await;
+    let state = table.partition(1);
+    let held = HoldsLoop::begin(&node, &table, 1, |state| {
+        state.stop_leading();
+        state.lead();
+        state.change_capture().seal();
+    })
+    .await;
+    assert!(state.is_leading() && !state.is_serving() && !state.ledger().is_restored());
+    drop(held);
+    // The node's driver looks at it, too.
+    resume_stopped(&node.context);
+    node.wait_for("it serves again", |_| state.is_serving().then_some(())).await;
+    assert!(state.ledger().is_restored() && !state.change_capture().refuses_requests());
 }
 
 /// Puts, and once, where a part is prepared, keeps the anchor's table from deciding.
