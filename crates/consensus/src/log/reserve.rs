@@ -71,12 +71,16 @@ impl Reserve {
         self.file.is_some() && bytes <= self.bytes
     }
 
-    /// Makes it the segment at `path`, durably.
+    /// Makes it the segment at `path`, durably. It can be tried again.
     ///
     /// # Panics
     /// If it is not there.
     pub(super) fn begin_segment(&mut self, path: &Path) -> io::Result<SegmentFile> {
-        fs::rename(self.path(), path)?;
+        match fs::rename(self.path(), path) {
+            // It was renamed when it was tried before, and that could not be made durable.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.exists() => {}
+            renamed => renamed?,
+        }
         File::open(&self.directory)?.sync_all()?;
         Ok(self.file.take().expect("the reserve is there"))
     }
@@ -85,4 +89,24 @@ impl Reserve {
 fn free_bytes(directory: &Path) -> io::Result<u64> {
     let system = statvfs(directory)?;
     Ok(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The directory of a full disk may refuse its fsync when the reserve has its new name already. It once could not be tried again.
+    #[test]
+    fn what_was_renamed_and_not_made_durable_is_begun_all_the_same() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let mut reserve = Reserve::new(directory.path(), 1 << 20);
+        reserve.allocate().unwrap();
+        let path = directory.path().join("segment");
+        fs::rename(reserve.path(), &path).unwrap();
+        assert!(reserve.begin_segment(&path).is_ok());
+        assert!(!reserve.is_there());
+        reserve.allocate().unwrap();
+        fs::remove_file(reserve.path()).unwrap();
+        assert!(reserve.begin_segment(&directory.path().join("other")).is_err(), "what was never there is missed");
+    }
 }

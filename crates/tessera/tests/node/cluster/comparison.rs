@@ -1,5 +1,6 @@
 //! Replicas are compared, and one that differs is found, reported and replaced.
 
+use super::stop_at_end::StopAtEnd;
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Value as RespValue, encode, words};
 use crate::server::tessera;
@@ -217,15 +218,6 @@ fn two_replicas_that_differ_are_left_to_the_operator() {
     assert_eq!(client.run(&format!("GET {phantom}")), RespValue::Null);
 }
 
-/// Ends the writers, also when an assertion fails beside them.
-pub(super) struct Ending<'a>(pub(super) &'a AtomicBool);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Writes, expiries, a split and a new leader make no difference.
 #[test]
 fn replicas_are_equal_beside_load_a_split_and_a_leader_that_goes() {
@@ -236,7 +228,7 @@ fn replicas_are_equal_beside_load_a_split_and_a_leader_that_goes() {
     cluster.wait_until_whole();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _ending = Ending(&stop);
+        let _stop = StopAtEnd(&stop);
         for (writer, table) in ["r", "m", "r", "m"].into_iter().enumerate() {
             let (mut client, stop) = (cluster.client(writer % 2), &stop);
             client.run(&format!("TABLE {table}"));

@@ -1,5 +1,6 @@
 //! Files of a node that hold something else than was written: the cluster becomes whole again by itself, and goes on meanwhile.
 
+use super::stop_at_end::StopAtEnd;
 use super::{Cluster, WHOLE};
 use crate::resp_client::Value as RespValue;
 use crate::server::{http_get, wait_for};
@@ -103,15 +104,6 @@ fn a_node_gets_rid_of_a_damaged_file_that_a_compaction_has_met() {
     let mut client = cluster.client(2);
     client.run("TABLE d");
     (0..KEYS).for_each(|number| assert_eq!(client.run(&format!("STRLEN key{number}")), RespValue::Integer(300)));
-}
-
-/// Lets writers end, however the test ends.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Nobody has what the only replica has, so all of it is kept, and what is not damaged is served.

@@ -1,6 +1,6 @@
 //! What transactions over partitions do where one node's disk is full, and no other node can lead what that one leads.
 
-use super::comparison::Ending;
+use super::stop_at_end::StopAtEnd;
 use super::{Cluster, WHOLE};
 use crate::disk::SmallDisk;
 use crate::resp_client::{Client, Value};
@@ -98,7 +98,7 @@ fn a_full_disk_holds_no_keys_of_transactions() {
     let is_over = AtomicBool::new(false);
     let done: [AtomicU64; KEYS] = std::array::from_fn(|_| AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let _ending = Ending(&is_over);
+        let _stop = StopAtEnd(&is_over);
         // The first key's partition decides. Some of these are under way when the disk fills up.
         let users: Vec<_> = (0..KEYS)
             .map(|number| {

@@ -23,6 +23,7 @@ mod routing;
 mod rules;
 mod slow_disk;
 mod split;
+mod stop_at_end;
 mod traffic;
 mod transactions;
 mod truncation;

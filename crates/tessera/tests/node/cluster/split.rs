@@ -1,5 +1,6 @@
 //! Tables that are split while clients use them.
 
+use super::stop_at_end::StopAtEnd;
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value, words};
 use std::collections::BTreeSet;
@@ -122,7 +123,7 @@ fn splits_under_load(nodes: usize, options: &str) {
             let (stop, done, mut client) = (&stop, &done, chosen(&cluster, name % nodes, "t"));
             scope.spawn(move || count_until(stop, &mut client, name, done));
         }
-        let stop = StopOnDrop(&stop);
+        let stop = StopAtEnd(&stop);
         split(&cluster, "t", 8);
         while cursor != "0" {
             cursor = scan(&mut client, &cursor, &mut found);
@@ -144,15 +145,6 @@ fn splits_under_load(nodes: usize, options: &str) {
     assert_eq!(command(&mut other, &format!("SELECT {number}")), Value::Simple("OK".into()));
     assert_eq!(command(&mut other, "GET key7"), Value::Bulk(b"value7".to_vec()));
     eprintln!("{nodes} nodes, {options}: split three times during {} counts", done.load(Ordering::Relaxed));
-}
-
-/// A test that fails must not leave its clients running.
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Value {

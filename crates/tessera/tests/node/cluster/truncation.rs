@@ -1,6 +1,6 @@
 //! Tables that are truncated while clients use them, and what they held when it is recalled.
 
-use super::comparison::Ending;
+use super::stop_at_end::StopAtEnd;
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::wait_for;
@@ -64,7 +64,7 @@ fn a_table_is_emptied_at_one_instant_for_clients_of_all_nodes_and_what_it_held_c
         };
         let write = &write;
         let (written, held) = std::thread::scope(|scope| {
-            let _ending = Ending(&stop);
+            let _stop = StopAtEnd(&stop);
             let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
             wait_for_more();
             let held = truncate(&cluster, round, &name);

@@ -28,6 +28,7 @@ use super::Cluster;
 use super::checks::emptyings;
 use super::clock::Clocks;
 use super::net::Net;
+use super::stop_at_end::StopAtEnd;
 use crate::disk::DiskWithPower;
 use crate::reql;
 use crate::resp_client::{Value, encode};
@@ -44,7 +45,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tables::{CACHES, COLD, LAXER, MEMBERS, OTHERS, Promise, SEVEN, TABLES, TRANSACTIONS, Table, Trust};
 use tempfile::TempDir;
@@ -630,15 +631,6 @@ impl Drop for Run {
              TESSERA_SEED={seed} cargo test --locked --release -p tessera --test node whatever_happens_to_{name} -- --nocapture",
             logs.display()
         );
-    }
-}
-
-/// Tells clients to stop when it goes.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
