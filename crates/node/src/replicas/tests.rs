@@ -61,3 +61,15 @@ async fn the_files_of_a_table_stay_until_nobody_writes_there() {
     context.replicas.held.lock().clearing.remove(&group);
     node.wait_for("its files are removed", |_| context.purging.lock().is_empty().then_some(())).await;
 }
+
+/// A crash may come between the purge of a table and the removal of its files.
+#[tokio::test]
+async fn the_directory_of_a_memory_table_that_is_gone_is_removed_at_the_next_start() {
+    const LEFT: &str = "memory/table-4000000";
+    let node = TestNode::start(|_| {});
+    let table = node.create_durable_table("t", 1, EngineKind::Memory, Durability::Hard).await;
+    let kept = format!("memory/table-{}", table.id());
+    let node = node.restart(|directory| std::fs::create_dir_all(directory.join(LEFT)).unwrap(), |_| {});
+    let is_there = |path: &str| node.context.directory.root().join(path).exists();
+    assert_eq!([is_there(&kept), is_there(LEFT)], [true, false]);
+}
