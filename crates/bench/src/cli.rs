@@ -1,5 +1,6 @@
 //! `tessera bench ...`
 
+use crate::arguments::{MOST_RECORDS, parse_measured_seconds, parse_millis, parse_rate, parse_seconds};
 use crate::command;
 use crate::driver::{Protocol, Route};
 use crate::execute::{Execution, execute};
@@ -8,7 +9,6 @@ use crate::null_server;
 use crate::report::{self, RunResult, Settings};
 use crate::run::{Measured, Plan};
 use crate::search;
-use crate::seconds::{parse_measured_seconds, parse_seconds};
 use crate::socket::{ClientTls, Trust};
 use crate::suite::{self, SuiteArgs};
 use crate::workload::{KeyDistribution, Mix, Properties, RecordShape, YcsbServer, YcsbWorkload};
@@ -129,7 +129,7 @@ struct RunArgs {
     #[arg(long, value_enum, default_value = "zipfian")]
     distribution: KeyDistribution,
     /// Records of the table
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=MOST_RECORDS))]
     records: u64,
     /// Fields of a record; with one a record is a string, with more a hash
     #[arg(long, default_value_t = 1)]
@@ -150,11 +150,11 @@ struct RunArgs {
     #[arg(long, default_value_t = 1)]
     batch: usize,
     /// Operations per second in an open loop; without it the loop is closed
-    #[arg(long)]
+    #[arg(long, value_parser = parse_rate)]
     rate: Option<f64>,
     /// Find the highest rate of an open loop at which 99 of 100 reads, and writes, take no longer than so many milliseconds, and
     /// measure that: a run in a closed loop, then some at rates below
-    #[arg(long, value_name = "MS", conflicts_with = "rate")]
+    #[arg(long, value_name = "MS", conflicts_with = "rate", value_parser = parse_millis)]
     search_p99_ms: Option<f64>,
     /// Write all records first
     #[arg(long)]
@@ -172,7 +172,7 @@ struct RunArgs {
     #[arg(long)]
     operations: Option<u64>,
     /// Report the share of operations that took longer
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value = "10", value_parser = parse_millis)]
     limit_ms: f64,
     /// Server processes whose CPU time counts; may be repeated
     #[arg(long)]
@@ -292,9 +292,6 @@ impl RunArgs {
         }
         if self.user.is_some() && self.password.is_none() {
             bail!("--user needs --password, or redis.password among the properties");
-        }
-        if self.records == 0 || self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-            bail!("--records and --rate are above 0");
         }
         let address = |port: &u16| -> anyhow::Result<SocketAddr> {
             let mut addresses = (self.host.as_str(), *port).to_socket_addrs().context(self.host.clone())?;

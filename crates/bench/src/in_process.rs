@@ -1,9 +1,9 @@
 //! The in-process driver: a workload against an engine alone, without network, consensus or log.
 
+use crate::arguments::{parse_measured_seconds, parse_seconds};
 use crate::measure::{Latencies, Second};
 use crate::report::{self, RunResult, Settings};
 use crate::run::Measured;
-use crate::seconds::{parse_measured_seconds, parse_seconds};
 use crate::workload::{KeyChooser, KeyDistribution, KeyNames, Mix, Operation, Values};
 use crate::{command, cpu};
 use anyhow::{Context, bail};

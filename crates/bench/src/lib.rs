@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+mod arguments;
 mod cli;
 mod command;
 mod cpu;
@@ -19,7 +20,6 @@ mod pace;
 mod report;
 mod run;
 mod search;
-mod seconds;
 mod socket;
 mod suite;
 mod workload;

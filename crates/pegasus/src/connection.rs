@@ -4,7 +4,7 @@
 
 use crate::access::Access;
 use crate::calls::{self, Request};
-use crate::execute::{DataCall, DataCalls, DecodedRequest, Sent, decode_request};
+use crate::execute::{DataCall, DataCalls, DecodedRequest, MISDIRECTED, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::http::Head;
 use crate::outbox::Outbox;
@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tessera_engine::from_caches;
 use tessera_face::{ClientShare, Input, Stream, buffers};
-use tessera_store::Leader;
-use tessera_types::Admitted;
+use tessera_store::{Leader, Table};
+use tessera_types::{Admitted, TableId};
 
 /// Requests of one connection that may wait for their reply; more are not read.
 const PIPELINE: usize = 10_000;
@@ -42,6 +42,10 @@ pub(crate) struct Connection {
     outbox: Arc<Outbox>,
     /// Whether nothing more is read: the connection ends when all is answered.
     ends: bool,
+    /// When the client came.
+    came: Instant,
+    /// Tables that were split since, of which the client knows that.
+    split_tables: Vec<TableId>,
 }
 
 impl Connection {
@@ -53,7 +57,22 @@ impl Connection {
     ) -> Self {
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
         let (unwanted, ends) = (0, false);
-        Self { server, stream, address, access, known_users, memory, input, unwanted, output, outbox, ends }
+        let (came, split_tables) = (Instant::now(), Vec::new());
+        Self {
+            server,
+            stream,
+            address,
+            access,
+            known_users,
+            memory,
+            input,
+            unwanted,
+            output,
+            outbox,
+            ends,
+            came,
+            split_tables,
+        }
     }
 
     /// Serves until the client leaves, errs or stops reading.
@@ -166,6 +185,11 @@ impl Connection {
                 forward::note_tableless(&self.server, &frame, received, &refusal);
                 self.output.extend_from_slice(&refusal);
             }
+            DecodedRequest::Data(call) if self.would_miss_records(&call) => {
+                let began = self.output.len();
+                write_error(&mut self.output, &call.call, MISDIRECTED);
+                call.note_answered(&self.server, &self.output[began..]);
+            }
             DecodedRequest::Data(call) => self.carry_out(call, writes),
             DecodedRequest::Meta(call) => {
                 let server = self.server.clone();
@@ -183,8 +207,34 @@ impl Connection {
                 forward::note_tableless(&self.server, &frame, received, &reply);
                 self.output.extend_from_slice(&reply);
             }
+            DecodedRequest::Misdirected(table, reply) => {
+                self.knows_partitions_of(&table);
+                forward::note_tableless(&self.server, &frame, received, &reply);
+                self.output.extend_from_slice(&reply);
+            }
         }
         Ok(())
+    }
+
+    /// Whether the request begins a scan of a whole partition for a client that may not know how many there are: it would ask the first
+    /// half of the partitions, and take their records for all. A client that came before the table was split knows it when it has been told
+    /// so, or asks for one of the second half. (A scan of a hash key is for the key's partition, as other requests are.)
+    fn would_miss_records(&mut self, call: &DataCall) -> bool {
+        let came_before = call.table.split_heard().is_some_and(|heard| self.came <= heard);
+        if !came_before || self.split_tables.contains(&call.table.id()) {
+            return false;
+        }
+        if call.partition >= call.table.schema().partitions / 2 {
+            self.knows_partitions_of(&call.table);
+            return false;
+        }
+        matches!(&call.request, Request::GetScanner(request) if calls::scan_hash_key(request).is_none())
+    }
+
+    fn knows_partitions_of(&mut self, table: &Table) {
+        if !self.split_tables.contains(&table.id()) {
+            self.split_tables.push(table.id());
+        }
     }
 
     fn carry_out(&mut self, call: Box<DataCall>, writes: &mut DataCalls) {
@@ -231,9 +281,11 @@ impl Connection {
     fn do_again(&mut self, frame: &Frame) {
         match decode_request(&self.server, frame, Instant::now()) {
             Some(DecodedRequest::Data(call)) => self.reach(call),
-            Some(DecodedRequest::Refused(reply) | DecodedRequest::NoTable(_, reply)) => {
-                self.output.extend_from_slice(&reply)
-            }
+            Some(
+                DecodedRequest::Refused(reply)
+                | DecodedRequest::Misdirected(_, reply)
+                | DecodedRequest::NoTable(_, reply),
+            ) => self.output.extend_from_slice(&reply),
             Some(DecodedRequest::Meta(_)) | None => {}
         }
     }

@@ -44,7 +44,12 @@ pub(crate) enum DecodedRequest {
     NoTable(TableNumber, Vec<u8>),
     /// With the reply.
     Refused(Vec<u8>),
+    /// With the reply, by which the client learns that the table has another number of partitions.
+    Misdirected(Arc<Table>, Vec<u8>),
 }
+
+/// That the client expects another number of partitions.
+pub(crate) const MISDIRECTED: &str = "ERR_PARENT_PARTITION_MISUSED";
 
 /// Makes out what a frame asks that was received at some time; `None` if nothing can be replied to it.
 pub(crate) fn decode_request(server: &PegasusServer, frame: &Frame, received: Instant) -> Option<DecodedRequest> {
@@ -65,9 +70,13 @@ pub(crate) fn decode_request(server: &PegasusServer, frame: &Frame, received: In
             let mut out = Vec::new();
             let error = if let Failure::Header(error) = failure { error } else { "ERR_INVALID_DATA" };
             write_error(&mut out, &call, error);
-            match u32::try_from(frame.meta.table).map(TableNumber) {
-                Ok(table) if server.store.table_numbered(table).is_none() => DecodedRequest::NoTable(table, out),
-                _ => DecodedRequest::Refused(out),
+            let Ok(number) = u32::try_from(frame.meta.table).map(TableNumber) else {
+                return Some(DecodedRequest::Refused(out));
+            };
+            match server.store.table_numbered(number) {
+                None => DecodedRequest::NoTable(number, out),
+                Some(table) if error == MISDIRECTED => DecodedRequest::Misdirected(table, out),
+                Some(_) => DecodedRequest::Refused(out),
             }
         }
     })
@@ -88,14 +97,14 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
     }
     let partition = request.key()?.map_or(asked, |key| table.partition_of(&key));
     if partition != asked && is_hash_validated(&table) {
-        return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
+        return Err(Failure::Header(MISDIRECTED));
     }
     if let Request::Read(Read::BatchGet(batch)) = request {
         let is_there = |key: &calls::messages::FullKey| {
             table.partition_of(&RecordKey::new(&key.hash_key.0, &key.sort_key.0)) == asked
         };
         if !batch.keys.iter().all(is_there) {
-            return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
+            return Err(Failure::Header(MISDIRECTED));
         }
     }
     Ok((table, partition))

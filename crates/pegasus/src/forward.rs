@@ -67,7 +67,7 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> En
         Some(DecodedRequest::Data(call)) => carry_out_here(server, &call).await,
         // The node that asks knows the table: this one will, or that one will hear that it was dropped.
         Some(DecodedRequest::NoTable(..)) => PartOutcome::NO_LEADER,
-        Some(DecodedRequest::Refused(reply)) => PartOutcome::Done(reply.into()),
+        Some(DecodedRequest::Refused(reply) | DecodedRequest::Misdirected(_, reply)) => PartOutcome::Done(reply.into()),
         Some(DecodedRequest::Meta(_)) | None => return Envelope::default(),
     };
     std::iter::once(outcome).collect()
@@ -84,7 +84,7 @@ pub(crate) async fn after_news(
     server.store.find_table(|store| store.table_numbered(table)).await;
     let reply = match decode_request(server, frame, received) {
         Some(DecodedRequest::Data(call)) => return reach(server, call).await,
-        Some(DecodedRequest::Refused(reply)) => reply,
+        Some(DecodedRequest::Refused(reply) | DecodedRequest::Misdirected(_, reply)) => reply,
         _ => refusal,
     };
     note_tableless(server, frame, received, &reply);
@@ -186,7 +186,7 @@ async fn reach_leader(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u
                 again.tally = None;
                 (part.partition, part.work) = (again.partition, again);
             }
-            Some(DecodedRequest::Refused(reply)) => return reply,
+            Some(DecodedRequest::Refused(reply) | DecodedRequest::Misdirected(_, reply)) => return reply,
             _ => return refusal(&part.work, "ERR_OBJECT_NOT_FOUND"),
         }
         if Arc::ptr_eq(&part.work.table, &table) {

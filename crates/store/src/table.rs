@@ -24,6 +24,7 @@ pub(crate) use serving::Readable;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use tessera_cluster::Indexes;
 use tessera_engine::EngineStatistics;
 use tessera_types::{Durability, Limits, RecordKey, RequestError, TableId, TableNumber, TableSchema, TableSettings};
@@ -70,6 +71,11 @@ impl Table {
     /// Whether it came about by a split.
     pub fn was_split(&self) -> bool {
         self.was_split
+    }
+
+    /// When this node heard that the table has more partitions than before; `None` if that was before it started, or the table was not split.
+    pub fn split_heard(&self) -> Option<Instant> {
+        self.split_heard.get().copied()
     }
 
     /// Whether it is being split or truncated, or was: its requests may have to go to the table that takes its place.

@@ -20,7 +20,7 @@ use messages::{
     UpdateResponse,
 };
 pub(crate) use read::run as run_read;
-pub(crate) use scan::Scanners;
+pub(crate) use scan::{Scanners, hash_key as scan_hash_key};
 use tessera_types::RecordKey;
 pub(crate) use write::run as run_write;
 
@@ -100,9 +100,8 @@ impl Request {
             Self::Write(Write::MultiRemove(request)) => &request.hash_key,
             Self::Write(Write::CheckAndSet(request)) => &request.hash_key,
             Self::Write(Write::CheckAndMutate(request)) => &request.hash_key,
-            Self::Read(Read::BatchGet(_)) | Self::GetScanner(_) | Self::Scan(_) | Self::ClearScanner(_) => {
-                return Ok(None);
-            }
+            Self::GetScanner(request) => return Ok(scan::hash_key(request).map(|key| RecordKey::new(key, b""))),
+            Self::Read(Read::BatchGet(_)) | Self::Scan(_) | Self::ClearScanner(_) => return Ok(None),
         };
         // An empty one is refused where it is used.
         Ok(Some(&hash_key.0).filter(|key| !key.is_empty()).map(|key| RecordKey::new(key, b"")))

@@ -9,8 +9,9 @@ use crate::partition::Partition;
 use crate::seal::Seal;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use tessera_cluster::TableEntry;
 use tessera_engine::{Engine, EngineError};
 use tessera_types::{Limits, NodeId};
@@ -30,6 +31,7 @@ impl Table {
         let hosted = HostedTable {
             id: entry.id,
             was_split: entry.was_split(),
+            split_heard: OnceLock::new(),
             truncations_by_now: AtomicU32::new(entry.truncations),
             schema: entry.schema.clone(),
             limits,
@@ -100,6 +102,9 @@ impl Table {
     /// The table was split or truncated, and another one has taken its place.
     pub fn replace_by(&self, successor: Arc<Self>) {
         self.is_splitting.store(true, Ordering::Release);
+        if successor.schema.partitions != self.schema.partitions {
+            let _ = successor.split_heard.set(Instant::now());
+        }
         self.successor.store(Some(successor));
         // Whoever sees this sees the rest.
         self.is_dropped.store(true, Ordering::Release);

@@ -6,6 +6,7 @@ use super::shown::{control, cost_ratio, mean};
 use crate::report::RunResult;
 use crate::suite::experiments::{self, RETHINKDB_PROTOCOLS};
 use crate::suite::peer::is_control;
+use crate::suite::published::RethinkRow;
 use crate::suite::result::CellResult;
 use std::collections::BTreeMap;
 
@@ -115,20 +116,37 @@ fn scale(material: &Material) -> Vec<String> {
 
 fn rethinkdb(material: &Material) -> Vec<String> {
     let mut sentences = Vec::new();
-    let workloads = [("A", "a", None), ("C", "c", None), ("C, outdated", "c", Some("outdated"))];
+    let workloads = [
+        ("A", "A 50/50", "a", None),
+        ("C", "C read only, read_mode single", "c", None),
+        ("C, outdated", "C read only, read_mode outdated", "c", Some("outdated")),
+    ];
     let through = RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| workloads.map(|workload| (protocol, workload)));
-    for (protocol, (title, workload, reads)) in through {
+    for (protocol, (title, published, workload, reads)) in through {
         let at = |nodes| material.run(&experiments::rethinkdb(protocol, workload, nodes, reads));
         let ratio = at(16).zip(at(2)).and_then(|(large, small)| cost_ratio(large, small));
         let ratio = ratio.filter(|ratio| *ratio > 1.0 + NOISE);
         sentences.extend(ratio.map(|ratio| {
             format!(
-                "YCSB {title} through the protocol {protocol}: an operation costs {ratio:.1} times the CPU time on 16 nodes that it does on 2, where RethinkDB's \
-                 published throughput grows about as the nodes do."
+                "YCSB {title} through the protocol {protocol}: an operation costs {ratio:.1} times the CPU time on 16 nodes that it does on \
+                 2.{}",
+                published_growth(material, published).unwrap_or_default()
             )
         }));
     }
     sentences
+}
+
+/// How much throughput RethinkDB has published on most nodes, of what it has on fewest.
+fn published_growth(material: &Material, workload: &str) -> Option<String> {
+    let is_it = |row: &&RethinkRow| row.workload.starts_with(workload) && row.metric == "throughput";
+    let rows = || material.published.rethinkdb.iter().filter(is_it);
+    let (few, many) = (rows().min_by_key(|row| row.nodes)?, rows().max_by_key(|row| row.nodes)?);
+    let (nodes, growth) = (f64::from(many.nodes) / f64::from(few.nodes), many.value / few.value);
+    Some(format!(
+        " The throughput that RethinkDB has published is {growth:.1} times as high on {} nodes as on {}, which are {nodes:.0} times as many.",
+        many.nodes, few.nodes
+    ))
 }
 
 fn map_reduce(material: &Material) -> Vec<String> {

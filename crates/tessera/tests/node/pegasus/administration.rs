@@ -201,6 +201,22 @@ fn a_table_is_split_and_clients_that_do_not_know_are_told() {
         }
     }
 
+    let scanner = |start: &[u8], stop: &[u8]| {
+        let bounds = Fields::default().blob(1, start).blob(2, stop).bool(3, true).bool(4, stop.len() < 3).i32(5, 100);
+        let filters = bounds.bool(6, false).i32(7, 0).blob(8, b"").i32(9, 0).blob(10, b"");
+        message("RPC_RRDB_RRDB_GET_SCANNER", 3, &filters)
+    };
+    let all = scanner(b"\0\0", b"\xff\xff");
+    // It does nothing but scan.
+    let mut scans = Connection::to(port);
+    let counts = |client: &mut Connection, partition: i32, scanner: &[u8]| {
+        let reply = client.call(&v1(1, partition, scanner));
+        (reply.error.clone(), keys.iter().filter(|hash_key| text(&reply).contains(&format!("{hash_key}s"))).count())
+    };
+    let found: Vec<_> = (0..2).map(|partition| counts(&mut scans, partition, &all)).collect();
+    assert!(found.iter().all(|(error, _)| error == "ERR_OK"), "{found:?}");
+    assert_eq!(found.iter().map(|(_, count)| count).sum::<usize>(), keys.len(), "{found:?}");
+
     let table = Fields::default().string(1, "feeds");
     let into = |partitions: i32| Fields::default().string(1, "feeds").i32(2, partitions);
     let cancel = Fields::default().string(1, "feeds").i32(2, 2).i32(3, -1).i32(4, 2);
@@ -230,6 +246,26 @@ fn a_table_is_split_and_clients_that_do_not_know_are_told() {
         assert!(text(&reply).contains(hash_key), "{hash_key}: {reply:?}");
     }
     assert!((1..40).contains(&moved), "{moved} of 40 keys are in new partitions");
+
+    // Who may believe that there are two partitions would take half of the records for all.
+    let misused = "ERR_PARENT_PARTITION_MISUSED".to_string();
+    for partition in [0, 1, 0, 1] {
+        assert_eq!(counts(&mut scans, partition, &all), (misused.clone(), 0));
+    }
+    for client in [&mut Connection::to(port), &mut client] {
+        let found: Vec<_> = (0..4).map(|partition| counts(client, partition, &all)).collect();
+        assert!(found.iter().all(|(error, _)| error == "ERR_OK"), "{found:?}");
+        assert_eq!(found.iter().map(|(_, count)| count).sum::<usize>(), keys.len(), "{found:?}");
+    }
+    // A scan of one hash key is for its partition.
+    let mut ends = key(&keys[0], "");
+    *ends.last_mut().unwrap() += 1;
+    let of_one = scanner(&key(&keys[0], ""), &ends);
+    let asked: Vec<_> = (0..4).map(|partition| counts(&mut scans, partition, &of_one)).collect();
+    assert_eq!(asked.iter().filter(|found| **found == (misused.clone(), 0)).count(), 3, "{asked:?}");
+    assert_eq!(asked.iter().filter(|found| **found == ("ERR_OK".to_string(), 1)).count(), 1, "{asked:?}");
+    // By now it was told.
+    assert_eq!(counts(&mut scans, 0, &all).0, "ERR_OK");
 }
 
 /// Rules in Pegasus' words are applied when the table is compacted, at the time that another app env says.
