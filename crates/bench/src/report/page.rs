@@ -25,8 +25,8 @@ pub fn html(result: &RunResult) -> String {
     body += &section("Throughput over time", "seconds", "operations/s", vec![operations]);
     let both = |reads, writes| {
         let lines = [("reads", 1, reads), ("writes", 2, writes)].map(|(label, color, points): (_, _, Vec<_>)| {
-            let is_measured = points.iter().any(|(_, y)| *y > 0.0);
-            Line { label: label.into(), color, points: if is_measured { points } else { Vec::new() } }
+            // Where nothing has ended, nothing was quick.
+            Line { label: label.into(), color, points: points.into_iter().filter(|(_, y)| *y > 0.0).collect() }
         });
         lines.to_vec()
     };

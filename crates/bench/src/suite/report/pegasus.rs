@@ -153,7 +153,9 @@ pub(super) fn limiter(material: &Material) -> Vec<Block> {
         let over_time = |value: fn(&Second) -> Option<f64>| {
             run.timeline.iter().filter_map(|second| Some((second.second as f64, value(second)?))).collect()
         };
-        lines.push(line(row.setting.clone(), number + 1, over_time(|second| Some(second.write_p99_ms))));
+        // Where no write has ended, none was quick.
+        let p99 = over_time(|second| (second.operations > 0).then_some(second.write_p99_ms));
+        lines.push(line(row.setting.clone(), number + 1, p99));
         let written = over_time(|second| Some(second.server_written_bytes? as f64 / 1e6));
         disk_lines.push(line(row.setting.clone(), number + 1, written));
     }
@@ -188,7 +190,12 @@ pub(super) fn limiter(material: &Material) -> Vec<Block> {
             settings(),
             both(theirs(|row| row.p999_us / 1e3), ours(|run| run.writes.p999_ms)),
         ),
-        Block::lines("limiter-p99", "Tessera: P99 of writes over time", ("seconds", "P99, ms"), lines),
+        Block::lines(
+            "limiter-p99",
+            "Tessera: P99 of writes over time, of the seconds in which some ended",
+            ("seconds", "P99, ms"),
+            lines,
+        ),
         Block::lines("limiter-disk", "Tessera: what is written to the disk over time", ("seconds", "MB/s"), disk_lines),
     ]
 }
