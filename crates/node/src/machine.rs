@@ -428,6 +428,8 @@ impl StateMachine for PartitionsMachine {
                 Ok(true) => state.change_capture().seal(),
                 Err(error) => {
                     state.change_capture().seal();
+                    // So it is looked at again, also if it was the seal that could not be read.
+                    state.ledger().reset();
                     tracing::error!(table = %table.name(), partition, %error, "a partition that cannot be read serves nothing");
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tessera_cluster::TableState;
 use tessera_consensus::GroupId;
 use tessera_engine::mutation::SEAL;
-use tessera_store::hosting::group_of;
+use tessera_store::hosting::{PartitionLedger, group_of};
 use tessera_store::{Operation, Transaction, Verdict, WriteOptions};
 use tessera_types::{RequestError, Space};
 
@@ -23,7 +23,10 @@ pub(crate) fn resume_stopped(context: &Arc<NodeContext>) {
             if !state.is_leading() || state.is_serving() || (!is_recalled && state.ledger().is_restored()) {
                 continue;
             }
-            match table.is_sealed(partition) {
+            // The loop reads the ledger from the caches only.
+            let is_restored = state.ledger().is_restored();
+            let warmed = if is_restored { Ok(()) } else { PartitionLedger::warm(table.engine(), partition) };
+            match warmed.and_then(|()| table.is_sealed(partition)) {
                 // It was truncated again meanwhile.
                 Ok(true) => {}
                 Ok(false) => {

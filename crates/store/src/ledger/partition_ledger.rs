@@ -233,13 +233,21 @@ impl PartitionLedger {
         Ok(())
     }
 
+    /// Reads what an engine holds of a ledger, so that its caches have it: [`Self::restore`] may be asked not to wait for the disk.
+    ///
+    /// # Errors
+    /// As [`Self::restore`].
+    pub fn warm(engine: &dyn Engine, partition: u32) -> Result<(), EngineError> {
+        load(engine, partition).map(|_| ())
+    }
+
     /// Whether the replica here leads, and has read what its engine held of the ledger.
     pub fn is_restored(&self) -> bool {
         self.state.lock().is_restored
     }
 
     /// The replica here leads no longer.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         let mut state = self.state.lock();
         *state = State::default();
         self.intents.store(0, Ordering::Release);

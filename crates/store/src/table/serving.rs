@@ -110,8 +110,9 @@ impl Table {
             let settled = readable.state.expiry_fence.begin_read(seen_at);
             let Readable { state, version, .. } = readable;
             let is_unchanged = || version.is_multiple_of(2) && state.version() == version;
-            // A transaction over partitions that holds the key since has found what it found, and changes no record before it commits.
-            !stored.is_live(settled) && is_unchanged() && !state.ledger.is_unreadable(key.hash_key)
+            // A transaction over partitions that holds the key since has found what it found, and changes no record before it commits. Its lock
+            // comes before the version: one that holds nothing any more has changed that before.
+            !stored.is_live(settled) && !state.ledger.is_unreadable(key.hash_key) && is_unchanged()
         };
         if reads == ReadMode::Outdated || is_settled() { Ok(false) } else { Err(RequestError::NotReady) }
     }
