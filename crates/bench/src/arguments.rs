@@ -20,7 +20,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// For how long to measure.
+/// The time for which something is measured.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -228,7 +228,7 @@ impl Connection {
             self.knows_partitions_of(&call.table);
             return false;
         }
-        matches!(&call.request, Request::GetScanner(request) if calls::scan_hash_key(request).is_none())
+        matches!(call.request, Request::GetScanner(_)) && matches!(call.request.key(), Ok(None))
     }
 
     fn knows_partitions_of(&mut self, table: &Table) {

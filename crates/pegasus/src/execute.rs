@@ -48,7 +48,7 @@ pub(crate) enum DecodedRequest {
     Misdirected(Arc<Table>, Vec<u8>),
 }
 
-/// That the client expects another number of partitions.
+/// The error by which a client learns that the table has another number of partitions than it expects.
 pub(crate) const MISDIRECTED: &str = "ERR_PARENT_PARTITION_MISUSED";
 
 /// Makes out what a frame asks that was received at some time; `None` if nothing can be replied to it.

@@ -20,7 +20,7 @@ use messages::{
     UpdateResponse,
 };
 pub(crate) use read::run as run_read;
-pub(crate) use scan::{Scanners, hash_key as scan_hash_key};
+pub(crate) use scan::Scanners;
 use tessera_types::RecordKey;
 pub(crate) use write::run as run_write;
 

@@ -181,7 +181,7 @@ impl Scanners {
 }
 
 /// The hash key whose records are all that a scan is to find, if there is one.
-pub(crate) fn hash_key(request: &GetScannerRequest) -> Option<&[u8]> {
+pub(super) fn hash_key(request: &GetScannerRequest) -> Option<&[u8]> {
     let is_of_hash_key = matches!(place(request)?, Place::HashKey { .. });
     stored_key::split(&request.start.0).filter(|_| is_of_hash_key).map(|(hash_key, _)| hash_key)
 }
