@@ -14,7 +14,7 @@ mod words;
 use crate::placement::{Nodes, of_new_table};
 use crate::rules::{Rule, holds};
 use amnesiac::Amnesiac;
-pub use amnesiac::AmnesiacReplica;
+pub use amnesiac::{AmnesiacReplica, Survivor};
 pub use command::{CatalogCommand, Changed};
 pub use entries::{JoinToken, NodeEntry, Placement, Site, TableEntry, TableState};
 pub use error::CatalogError;
@@ -405,8 +405,12 @@ impl Catalog {
                 self.placement(*table, *partition)?.set_target(target);
                 Ok(Changed::Table(*table))
             }
-            CatalogCommand::Amnesiac { replicas } => {
-                replicas.iter().for_each(|lost| self.note_amnesiac(lost));
+            CatalogCommand::Amnesiac { replicas, asks_survivors } => {
+                replicas.iter().for_each(|lost| self.note_amnesiac(lost, *asks_survivors));
+                Ok(Changed::Other)
+            }
+            CatalogCommand::Survived { replicas } => {
+                replicas.iter().for_each(|survivor| self.note_survivor(survivor));
                 Ok(Changed::Other)
             }
             CatalogCommand::Led { groups } => {

@@ -160,6 +160,14 @@ impl<M: StateMachine> Worker<M> {
                         touch(&mut self.touched, group);
                     }
                 }
+                Message::GoOnWithout(id, lost) => {
+                    if let Some(group) = self.groups.get_mut(&id)
+                        && group.go_on_without(lost)
+                    {
+                        tracing::warn!(group = %id, %lost, "goes on as the only replica: the other one's process has ended");
+                        touch(&mut self.touched, group);
+                    }
+                }
                 Message::Snapshot(id, index, snapshot) => {
                     if let Some(group) = self.groups.get_mut(&id) {
                         group.offer_snapshot(index, snapshot);

@@ -8,6 +8,7 @@ use crate::node_context::NodeContext;
 use crate::presence::Watch;
 use crate::split::{self, Copiers};
 use crate::status_query::query_status;
+use crate::survivors::Survivors;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,7 @@ pub(crate) async fn run(context: Arc<NodeContext>) {
         began: Instant::now(),
         watch: Watch::new(),
         handed_over: HashMap::new(),
+        survivors: Survivors::default(),
         shuns_leading: false,
         copiers: Arc::default(),
         compactions: Compactions::default(),
@@ -64,6 +66,7 @@ struct Reconciler {
     began: Instant,
     watch: Watch,
     handed_over: HashMap<GroupId, Instant>,
+    survivors: Survivors,
     /// Whether others were asked to lead, since the disk here takes nothing.
     shuns_leading: bool,
     copiers: Arc<Copiers>,
@@ -113,7 +116,7 @@ impl Reconciler {
             .await;
         }
         let presence = self.watch.look(&self.context);
-        let (mut done, mut led, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut done, mut led, mut lost, mut survivors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for inbox in self.context.inboxes.clone().all() {
             for view in query_status(inbox).await {
                 if view.is_serving {
@@ -123,11 +126,15 @@ impl Reconciler {
                     led.extend(self.context.tells_that_it_leads(&view));
                 } else if !view.unreachable_by_log.is_empty() {
                     lost.extend(self.context.help_unreachable(&view));
+                } else if view.leader.is_none() {
+                    survivors.extend(self.survivors.look(&self.context, &view));
                 }
             }
         }
         done.extend((!led.is_empty()).then_some(CatalogCommand::Led { groups: led }));
-        done.extend((!lost.is_empty()).then_some(CatalogCommand::Amnesiac { replicas: lost }));
+        done.extend((!lost.is_empty()).then_some(CatalogCommand::amnesiac(lost)));
+        done.extend((!survivors.is_empty()).then_some(CatalogCommand::Survived { replicas: survivors }));
+        self.survivors.end_round();
         for command in done {
             self.change(command).await;
         }
@@ -206,7 +213,7 @@ impl Reconciler {
             replicas = replicas.len(),
             "what was here has forgotten its votes, or is set aside; others are to take its place"
         );
-        self.change(CatalogCommand::Amnesiac { replicas }).await;
+        self.change(CatalogCommand::amnesiac(replicas)).await;
     }
 
     /// What the node that leads the catalog does for the cluster.
@@ -232,7 +239,7 @@ impl Reconciler {
         }
         let lost = context.lost_elsewhere(&presence.below(Standing::Away, nodes.iter().copied()));
         if !lost.is_empty() {
-            self.change(CatalogCommand::Amnesiac { replicas: lost }).await;
+            self.change(CatalogCommand::amnesiac(lost)).await;
         }
         let moving =
             catalog.tables().flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();

@@ -43,6 +43,7 @@ mod split;
 mod stalled_writes;
 mod status_query;
 mod stopping_nodes;
+mod survivors;
 #[cfg(test)]
 mod test_node;
 mod threads;

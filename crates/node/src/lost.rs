@@ -45,7 +45,15 @@ fn unreachable_action(view: &GroupView, placement: &Placement) -> Option<Unreach
     )
 }
 
-fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, &Placement)> {
+/// Whether the leader heard a moment ago from a majority that takes part: a leader whose followers have just ended does not know yet
+/// that it leads nothing.
+fn has_majority(view: &GroupView, placement: &Placement) -> bool {
+    let is_heard = |id: &ReplicaId| view.others.iter().any(|other| other.replica == *id && other.is_heard);
+    let takes_part = |id: &&ReplicaId| !placement.is_waiting(**id) && (**id == view.replica || is_heard(id));
+    view.voters.iter().filter(takes_part).count() > view.voters.len() / 2
+}
+
+pub(crate) fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, &Placement)> {
     let (table, partition) = partition_of_group(group)?;
     let entry = catalog.get(table)?;
     Some((entry, partition, entry.placement.get(partition as usize)?))
@@ -95,7 +103,8 @@ impl NodeContext {
     pub(crate) fn tells_that_it_leads(&self, view: &GroupView) -> Option<(TableId, u32, ReplicaId)> {
         let catalog = self.view.catalog();
         let (entry, partition, placement) = placement_of(&catalog, view.id)?;
-        placement.awaits_leader().then_some((entry.id, partition, view.replica))
+        let leads = || !view.is_changing && has_majority(view, placement);
+        (placement.awaits_leader() && leads()).then_some((entry.id, partition, view.replica))
     }
 
     /// Lets a witness that leads help a group that no other replica can lead. Returns the replicas to report to the catalog first.
@@ -123,7 +132,12 @@ impl NodeContext {
         for table in catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement).filter(|(_, placement)| placement.awaits_leader())
             {
-                let away = placement.current.iter().filter(|member| silent.contains(&member.node));
+                // A member that is wanted may have all that counts of a table without a log.
+                let wanted = placement.target.iter().filter(|_| !table.schema.is_persistent());
+                let mut members: Vec<_> = placement.current.iter().chain(wanted).collect();
+                members.sort_unstable();
+                members.dedup();
+                let away = members.into_iter().filter(|member| silent.contains(&member.node));
                 let news = away
                     .filter(|member| placement.on(member.node) == Some(**member) && !placement.is_amnesiac(**member));
                 lost.extend(news.map(|replica| AmnesiacReplica {
@@ -140,12 +154,44 @@ impl NodeContext {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::test_node::TestNode;
     use tessera_cluster::{CatalogCommand, Changed, Site};
-    use tessera_consensus::Inconsistent;
+    use tessera_consensus::{Inconsistent, MemberView};
     use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
+
+    pub(crate) fn schema() -> TableSchema {
+        TableSchema {
+            engine: EngineKind::Memory,
+            partitions: 1,
+            partitioner: Partitioner::Crc64,
+            model: Model::Kv,
+            primary_key: None,
+            durability: Durability::Soft,
+            replicas: 2,
+        }
+    }
+
+    /// How a replica that does not serve sees its group.
+    pub(crate) fn view_of(id: GroupId, replica: ReplicaId, voters: Vec<ReplicaId>) -> GroupView {
+        GroupView {
+            id,
+            replica,
+            term: 2,
+            leader: Some(replica),
+            is_serving: false,
+            owes_answers: false,
+            voters,
+            learners: Vec::new(),
+            is_changing: false,
+            applied: 9,
+            others: Vec::new(),
+            unreplicated_bytes: 0,
+            unreachable_by_log: Vec::new(),
+            counterpart: None,
+        }
+    }
 
     /// A table of two replicas and a witness, and how the witness sees its group when it leads.
     struct Partition {
@@ -162,15 +208,7 @@ mod tests {
                 apply(CatalogCommand::AddNode { site: Site::default(), token: None });
                 apply(CatalogCommand::Arrived { node, has_vote: false });
             }
-            let schema = TableSchema {
-                engine: EngineKind::Memory,
-                partitions: 1,
-                partitioner: Partitioner::Crc64,
-                model: Model::Kv,
-                primary_key: None,
-                durability: Durability::Soft,
-                replicas: 2,
-            };
+            let schema = schema();
             let create = CatalogCommand::Create {
                 name: "t".into(),
                 schema,
@@ -180,21 +218,7 @@ mod tests {
             let Changed::Table(table) = apply(create) else { panic!("a table") };
             let voters = catalog.get(table).unwrap().placement[0].current.clone();
             let witness = *voters.iter().find(|voter| voter.is_witness()).expect("two replicas have one");
-            let view = GroupView {
-                id: group_of(table, 0),
-                replica: witness,
-                term: 2,
-                leader: Some(witness),
-                is_serving: false,
-                owes_answers: false,
-                voters,
-                learners: Vec::new(),
-                is_changing: false,
-                applied: 9,
-                others: Vec::new(),
-                unreplicated_bytes: 0,
-                unreachable_by_log: Vec::new(),
-            };
+            let view = view_of(group_of(table, 0), witness, voters);
             Self { catalog, table, view }
         }
 
@@ -206,7 +230,7 @@ mod tests {
         fn lose(&mut self, replica: ReplicaId, index: u64) {
             let lost =
                 AmnesiacReplica { table: self.table, partition: 0, replica, end: (1, index), is_overtaken: false };
-            self.catalog.apply(&CatalogCommand::Amnesiac { replicas: vec![lost] }, &Limits::default()).unwrap();
+            self.catalog.apply(&CatalogCommand::amnesiac(vec![lost]), &Limits::default()).unwrap();
         }
 
         fn action(&self) -> Option<UnreachableAction> {
@@ -223,6 +247,32 @@ mod tests {
         assert_eq!(partition.action(), None, "the second is away");
         partition.view.unreachable_by_log = vec![first, second];
         assert_eq!(partition.action(), None, "nobody has forgotten anything");
+    }
+
+    /// Two of three have ended at once, and the leader has not noticed yet. What it says would have one of them replaced by a member
+    /// of a group that never has a leader again.
+    #[test]
+    fn a_leader_that_hears_from_no_majority_does_not_say_that_it_leads() {
+        let mut partition = Partition::new();
+        let [leader, second] = partition.data_replicas();
+        let placement = |partition: &Partition| partition.catalog.get(partition.table).unwrap().placement[0].clone();
+        partition.view.replica = leader;
+        let heard = |replica| MemberView {
+            replica,
+            is_heard: true,
+            matched: 1,
+            lag: 0,
+            lag_bytes: 0,
+            keeps_up: true,
+            takes_snapshot: false,
+        };
+        partition.view.others = vec![heard(second)];
+        assert!(has_majority(&partition.view, &placement(&partition)), "the witness is not needed");
+        partition.lose(second, 7);
+        assert!(
+            !has_majority(&partition.view, &placement(&partition)),
+            "what was heard came before the other one ended"
+        );
     }
 
     #[test]

@@ -229,9 +229,11 @@ impl Store {
         }
         let is_older =
             |node: &NodeId| self.transport().version_with(*node).is_some_and(|version| version < KNOWS_ALL_COMMANDS);
-        if command.needs_version_7()
-            && let Some(node) = self.catalog().nodes().map(|node| node.id).find(is_older)
-        {
+        let older_node = self.catalog().nodes().map(|node| node.id).find(is_older);
+        if let CatalogCommand::Amnesiac { asks_survivors, .. } = &mut command {
+            *asks_survivors = older_node.is_none();
+        }
+        if let Some(node) = older_node.filter(|_| command.needs_version_7()) {
             return Ok(Err(CatalogError::OlderNode(node)));
         }
         let (sender, receiver) = tokio::sync::oneshot::channel();

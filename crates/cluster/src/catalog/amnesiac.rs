@@ -4,7 +4,9 @@
 //! another replica leads and serves, that one has everything that counts, and a new replica takes the amnesiac's place.
 //! If the other replicas are no majority, no one can have more than all amnesiac replicas have together:
 //!
-//! - a table without a log starts again empty;
+//! - a table without a log starts again empty, unless one of two voters is left. That one has everything that was acknowledged,
+//!   since both must have it. When it [says](Survivor) that there are two voters, it goes on as the only one, and a new replica takes
+//!   the amnesiac's place. If it cannot know who votes, because that was being changed, the table starts again after a while;
 //! - in a table with a log, as many amnesiac replicas as a majority lacks are readmitted with what their disks hold: data
 //!   replicas before witnesses, and of these the ones with the longest logs. No more are readmitted, so that the replicas that
 //!   have not forgotten anything have a say in who leads.
@@ -14,8 +16,10 @@
 //! data counts.
 
 mod replica;
+mod survivor;
 
 pub use replica::{Amnesiac, AmnesiacReplica};
+pub use survivor::Survivor;
 
 use super::{Catalog, Placement};
 use std::cmp::Reverse;
@@ -30,6 +34,11 @@ impl Placement {
     /// Whether an amnesiac replica waits to be replaced or readmitted.
     pub fn is_waiting(&self, replica: ReplicaId) -> bool {
         self.amnesiac.iter().any(|amnesiac| amnesiac.replica == replica && !amnesiac.is_readmitted)
+    }
+
+    /// Whether some amnesiac replica waits to be replaced or readmitted.
+    pub fn has_waiting(&self) -> bool {
+        self.amnesiac.iter().any(|amnesiac| !amnesiac.is_readmitted)
     }
 
     /// Whether the replica that leads this group should [report it](super::CatalogCommand::Led).
@@ -63,6 +72,23 @@ impl Placement {
         self.on(member.node) == Some(member) && !self.is_waiting(member)
     }
 
+    /// Whether a replica holds what it had acknowledged.
+    fn remembers(&self, member: ReplicaId) -> bool {
+        self.on(member.node) == Some(member) && !self.is_amnesiac(member)
+    }
+
+    /// Whether a replica may be left that has everything, although most members do not: one of two, or one that was not a member as
+    /// far as the catalog knows.
+    fn may_have_survivor(&self) -> bool {
+        let all = self.current.iter().chain(&self.target).chain(&self.given_up);
+        (self.current.len() == 2 || self.is_moving()) && all.into_iter().any(|member| self.remembers(*member))
+    }
+
+    /// Whether this replica is to [go on](tessera_consensus::Inbox::go_on_without) as the only voter.
+    pub fn is_survivor(&self, replica: ReplicaId) -> bool {
+        self.survivor == Some(replica)
+    }
+
     fn lacks_majority(&self) -> bool {
         let left = self.current.iter().filter(|member| self.is_left(**member)).count();
         left <= self.current.len() / 2
@@ -88,7 +114,8 @@ impl Placement {
 }
 
 impl Catalog {
-    pub(super) fn note_amnesiac(&mut self, amnesiac: &AmnesiacReplica) {
+    /// With `asks_survivors` a table without a log waits for what those say that may have everything.
+    pub(super) fn note_amnesiac(&mut self, amnesiac: &AmnesiacReplica, asks_survivors: bool) {
         let AmnesiacReplica { table, partition, replica, end, is_overtaken } = *amnesiac;
         let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
         let Ok(placement) = self.placement(table, partition) else { return };
@@ -98,16 +125,37 @@ impl Catalog {
         placement.amnesiac.push(Amnesiac { replica, end, is_readmitted: false, is_overtaken });
         if !is_volatile {
             placement.readmit();
-        } else if placement.lacks_majority() {
-            let target = placement.target.clone();
-            let renewed = target.into_iter().map(|old| self.new_replica(old.node, old.is_witness()));
-            let initial_members: Vec<_> = renewed.collect();
-            let mut anew = Placement::of_initial_members(initial_members);
-            _ = self.placement(table, partition).map(|placement| {
-                anew.version = placement.version + 1;
-                *placement = anew;
-            });
+        } else if placement.lacks_majority() && !(asks_survivors && placement.may_have_survivor()) {
+            self.begin_anew(table, partition);
         }
+    }
+
+    /// A partition starts again, empty.
+    fn begin_anew(&mut self, table: TableId, partition: u32) {
+        let Ok(before) = self.placement(table, partition).cloned() else { return };
+        let renewed = before.target.iter().map(|old| self.new_replica(old.node, old.is_witness()));
+        let anew = Placement { version: before.version + 1, ..Placement::of_initial_members(renewed.collect()) };
+        _ = self.placement(table, partition).map(|placement| *placement = anew);
+    }
+
+    pub(super) fn note_survivor(&mut self, survivor: &Survivor) {
+        let Survivor { table, partition, replica, counterpart } = *survivor;
+        let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
+        let Ok(mut after) = self.placement(table, partition).cloned() else { return };
+        if !is_volatile || !after.remembers(replica) || !after.has_waiting() {
+            return; // that is over
+        }
+        let Some(lost) = counterpart else { return self.begin_anew(table, partition) };
+        if !after.is_waiting(lost) {
+            return;
+        }
+        if let Some(place) = after.target.iter_mut().find(|target| **target == lost) {
+            *place = self.new_replica(lost.node, lost.is_witness());
+        }
+        after.amnesiac.retain(|amnesiac| amnesiac.replica != lost);
+        after.given_up.retain(|given_up| *given_up != lost);
+        (after.current, after.survivor, after.version) = (vec![replica], Some(replica), after.version + 1);
+        _ = self.placement(table, partition).map(|placement| *placement = after);
     }
 
     pub(super) fn led(&mut self, table: TableId, partition: u32, leader: ReplicaId) {
@@ -139,9 +187,13 @@ mod tests {
 
     impl Partition {
         fn new(engine: EngineKind, replicas: u8) -> Self {
+            Self::in_cluster_of(3, engine, replicas)
+        }
+
+        fn in_cluster_of(nodes: u32, engine: EngineKind, replicas: u8) -> Self {
             let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
             let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
-            for node in [2, 3].map(NodeId) {
+            for node in (2..=nodes).map(NodeId) {
                 apply(CatalogCommand::AddNode { site: Site::default(), token: None });
                 apply(CatalogCommand::Arrived { node, has_vote: false });
             }
@@ -162,7 +214,22 @@ mod tests {
 
         fn lose(&mut self, replica: ReplicaId, end: (u64, u64)) -> Placement {
             let amnesiac = AmnesiacReplica { table: self.table, partition: 0, replica, end, is_overtaken: false };
-            self.catalog.apply(&CatalogCommand::Amnesiac { replicas: vec![amnesiac] }, &Limits::default()).unwrap();
+            let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac], asks_survivors: true };
+            self.catalog.apply(&command, &Limits::default()).unwrap();
+            self.placement()
+        }
+
+        fn survived(&mut self, replica: ReplicaId, counterpart: Option<ReplicaId>) -> Placement {
+            let survivor = Survivor { table: self.table, partition: 0, replica, counterpart };
+            let command = CatalogCommand::Survived { replicas: vec![survivor] };
+            self.catalog.apply(&command, &Limits::default()).unwrap();
+            self.placement()
+        }
+
+        fn place(&mut self, nodes: &[u32]) -> Placement {
+            let nodes = nodes.iter().copied().map(NodeId).collect();
+            let place = CatalogCommand::Place { table: self.table, partition: 0, nodes, witness: None };
+            self.catalog.apply(&place, &Limits::default()).unwrap();
             self.placement()
         }
 
@@ -232,6 +299,83 @@ mod tests {
     }
 
     #[test]
+    fn one_of_two_without_a_log_goes_on_alone_when_it_says_that_nobody_else_votes() {
+        let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
+        let before = partition.placement();
+        let [survivor, lost] = before.current[..] else { panic!("two") };
+        assert_eq!(partition.survived(survivor, Some(lost)), before, "nobody is missing");
+        let waits = partition.lose(lost, END);
+        assert!(waits.is_waiting(lost) && !waits.is_survivor(survivor), "{waits:?}");
+        assert_eq!((&waits.target, &waits.current), (&before.target, &before.current));
+        assert_eq!(partition.survived(lost, Some(survivor)), waits, "it has lost everything");
+        let after = partition.survived(survivor, Some(lost));
+        assert!(after.is_survivor(survivor) && after.amnesiac.is_empty() && after.is_moving(), "{after:?}");
+        assert_eq!((&after.current, after.target[0]), (&vec![survivor], survivor));
+        assert!(after.target[1] != lost && after.on(lost.node) == Some(after.target[1]), "a new replica is filled");
+        assert_eq!(partition.survived(survivor, Some(lost)), after, "once");
+        let moved = CatalogCommand::moved(partition.table, 0, &after);
+        partition.catalog.apply(&moved, &Limits::default()).unwrap();
+        let whole = partition.placement();
+        assert!(!whole.is_survivor(survivor) && !whole.is_moving());
+        // The other way round.
+        let waits = partition.lose(survivor, END);
+        assert!(waits.is_waiting(survivor) && waits.current == whole.current, "{waits:?}");
+    }
+
+    #[test]
+    fn one_of_two_begins_anew_when_the_other_one_ends_too_or_others_may_vote() {
+        let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
+        let [survivor, lost] = partition.placement().current[..] else { panic!("two") };
+        partition.lose(lost, END);
+        let anew = partition.lose(survivor, END);
+        assert_eq!((&anew.initial_members, &anew.current, anew.amnesiac.len()), (&anew.target, &anew.target, 0));
+        assert!(!anew.target.contains(&survivor) && !anew.target.contains(&lost));
+
+        let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
+        let [survivor, lost] = partition.placement().current[..] else { panic!("two") };
+        partition.lose(lost, END);
+        let alone = partition.survived(survivor, Some(lost));
+        let waits = partition.lose(survivor, END);
+        assert!(waits.is_waiting(survivor) && waits.target == alone.target, "the comer may have all, and a vote");
+        let anew = partition.survived(alone.target[1], None);
+        assert!(anew.current == anew.target && !anew.target.contains(&alone.target[1]) && !anew.has_waiting());
+    }
+
+    #[test]
+    fn whoever_says_that_it_has_everything_counts_while_replicas_move() {
+        let mut partition = Partition::new(EngineKind::Memory, 3);
+        let [first, second, third] = partition.placement().current[..] else { panic!("three") };
+        partition.place(&[first.node.0, second.node.0]);
+        let waits = partition.lose(second, END);
+        assert!(waits.is_waiting(second), "as far as the catalog knows, two of three are left");
+        let after = partition.survived(first, Some(second));
+        assert_eq!((after.current.clone(), after.target[0]), (vec![first], first), "the third one was no member");
+        assert!(after.target[1] != second && after.on(third.node).is_none());
+
+        let mut partition = Partition::in_cluster_of(3, EngineKind::Memory, 1);
+        let [only] = partition.placement().current[..] else { panic!("one") };
+        let place = if only.node == NodeId(1) { [1, 2] } else { [only.node.0, 1] };
+        let comer = partition.place(&place).target[1];
+        let waits = partition.lose(only, END);
+        assert!(waits.is_waiting(only), "the comer may have everything, and a vote");
+        let after = partition.survived(comer, Some(only));
+        assert_eq!(after.current, [comer]);
+    }
+
+    #[test]
+    fn what_nodes_of_older_versions_do_not_know_is_not_waited_for() {
+        let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
+        let lost = partition.placement().current[1];
+        let amnesiac =
+            AmnesiacReplica { table: partition.table, partition: 0, replica: lost, end: END, is_overtaken: false };
+        let command = CatalogCommand::amnesiac(vec![amnesiac]);
+        partition.catalog.apply(&command, &Limits::default()).unwrap();
+        let anew = partition.placement();
+        assert_eq!((&anew.initial_members, &anew.current), (&anew.target, &anew.target));
+        assert!(!anew.target.contains(&lost));
+    }
+
+    #[test]
     fn as_many_go_on_as_a_majority_lacks_first_those_with_the_longest_logs() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
         let members = partition.placement().current;
@@ -252,7 +396,7 @@ mod tests {
         let members = partition.placement().current;
         let amnesiac =
             AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
-        let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
+        let command = CatalogCommand::amnesiac(vec![amnesiac]);
         partition.catalog.apply(&command, &Limits::default()).unwrap();
         assert!(!partition.placement().awaits_word(), "two of three are left");
         let after = partition.lose(members[1], (1, 2));
@@ -264,7 +408,7 @@ mod tests {
         let members = partition.placement().current;
         let amnesiac =
             AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
-        let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
+        let command = CatalogCommand::amnesiac(vec![amnesiac]);
         partition.catalog.apply(&command, &Limits::default()).unwrap();
         assert!(partition.placement().awaits_word() && partition.placement().is_waiting(members[0]));
     }

@@ -1,6 +1,6 @@
 //! What can be done to the catalog.
 
-use super::{AmnesiacReplica, CopyReport, JoinToken, PasswordHash, Placement, Site};
+use super::{AmnesiacReplica, CopyReport, JoinToken, PasswordHash, Placement, Site, Survivor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use tessera_types::{
@@ -238,6 +238,15 @@ pub enum CatalogCommand {
     Amnesiac {
         /// The replicas, of any tables.
         replicas: Vec<AmnesiacReplica>,
+        /// Whether [survivors](super::Survivor) of tables without a log are waited for. The leader says so when it takes the command, if
+        /// all nodes know of survivors.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        asks_survivors: bool,
+    },
+    /// These replicas of tables without a log have forgotten nothing and miss amnesiac ones.
+    Survived {
+        /// The replicas, of any tables.
+        replicas: Vec<Survivor>,
     },
     /// These replicas lead their groups and serve, so new replicas can take the places of amnesiac ones.
     Led {
@@ -268,11 +277,11 @@ pub enum CatalogCommand {
 }
 
 impl CatalogCommand {
-    /// Whether only nodes can read it that speak version 7 of the protocol between nodes, which know documents, users and truncation
-    /// that can be undone.
+    /// Whether only nodes can read it that speak version 7 of the protocol between nodes, which know documents, users, truncation
+    /// that can be undone, and survivors.
     pub fn needs_version_7(&self) -> bool {
         match self {
-            Self::Truncate { .. } => true,
+            Self::Truncate { .. } | Self::Survived { .. } => true,
             Self::Create { schema, .. } => schema.model == Model::Document,
             Self::CreateDatabase { .. } | Self::DropDatabase { .. } => true,
             Self::CreateIndex { .. } | Self::DropIndex { .. } | Self::RenameIndex { .. } => true,
@@ -289,6 +298,11 @@ impl CatalogCommand {
     /// To truncate a table; the leader says when, and where nobody is.
     pub fn truncate(name: impl Into<String>, purge_at: UnixMillis) -> Self {
         Self::Truncate { name: name.into(), purge_at, dropped_at: None, absent: BTreeSet::new() }
+    }
+
+    /// That these replicas are amnesiac.
+    pub fn amnesiac(replicas: Vec<AmnesiacReplica>) -> Self {
+        Self::Amnesiac { replicas, asks_survivors: false }
     }
 
     /// That a partition's group has the members that are wanted.

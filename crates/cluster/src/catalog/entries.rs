@@ -96,6 +96,10 @@ pub struct Placement {
     /// [Amnesiac](super::amnesiac) replicas, as long as the group has no leader.
     #[serde(default, rename = "lost")]
     pub(super) amnesiac: Vec<Amnesiac>,
+    /// The replica that goes on as the only voter, because the other one has lost everything; until its group has the members that
+    /// are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) survivor: Option<ReplicaId>,
     /// Replicas that a move would have made members, before it was given up. Until the group's leader has reported its
     /// members, these replicas may be members, so their nodes keep them.
     #[serde(default)]
@@ -126,6 +130,7 @@ impl Placement {
             return;
         }
         self.current = members.to_vec();
+        self.survivor = None;
         self.given_up.clear();
         let here = [&self.target[..], members].concat();
         self.amnesiac.retain(|lost| here.contains(&lost.replica));

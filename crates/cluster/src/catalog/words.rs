@@ -45,8 +45,11 @@ impl fmt::Display for CatalogCommand {
                 write!(f, "place partition {partition} of table {table} on nodes {}", listed(nodes))?;
                 witness.map_or(Ok(()), |node| write!(f, " with a witness on node {node}"))
             }
-            Self::Amnesiac { replicas } => {
+            Self::Amnesiac { replicas, .. } => {
                 write!(f, "{} replicas may have lost what they acknowledged", replicas.len())
+            }
+            Self::Survived { replicas } => {
+                write!(f, "{} replicas miss others that have lost everything", replicas.len())
             }
             Self::Led { groups } => write!(f, "{} partitions have leaders that serve", groups.len()),
             Self::Replace { table, partition, replica } => {

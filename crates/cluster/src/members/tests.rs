@@ -38,6 +38,7 @@ fn view(voters: &[ReplicaId], learners: &[ReplicaId]) -> GroupView {
         others,
         unreplicated_bytes: 0,
         unreachable_by_log: Vec::new(),
+        counterpart: None,
     }
 }
 

@@ -154,6 +154,7 @@ impl Group {
             applied: self.end,
             unreplicated_bytes: 0,
             unreachable_by_log: Vec::new(),
+            counterpart: None,
         }
     }
 

@@ -118,7 +118,7 @@ impl<T> Group<T> {
         self.propose_change(ConfChangeV2 { transition: transition as i32, changes, context: Vec::new() })
     }
 
-    fn propose_change(&mut self, change: ConfChangeV2) -> bool {
+    pub(super) fn propose_change(&mut self, change: ConfChangeV2) -> bool {
         self.node.propose_conf_change(Vec::new(), change).is_ok()
     }
 

@@ -32,6 +32,7 @@ mod replies;
 mod snapshots_sent;
 mod standby;
 mod storage;
+mod survival;
 mod ticks;
 mod witness;
 
@@ -157,6 +158,10 @@ pub struct GroupView {
     /// On a witness that leads: live data replicas that lack entries which the witness has dropped. They wait for
     /// another leader.
     pub unreachable_by_log: Vec<ReplicaId>,
+    /// The only other voter, if the log is in memory, this replica is one of two voters and knows of no leader, and no change
+    /// of the voters may be under way. If everything that it had is lost, this replica has what counts and may
+    /// [go on without it](crate::Inbox::go_on_without).
+    pub counterpart: Option<ReplicaId>,
 }
 
 /// Raft `Ready`s that wait to be persisted: groups, each with the number of its Ready.
@@ -289,6 +294,7 @@ impl<T> Group<T> {
                 self.node.ping();
             }
             self.leave_joint();
+            self.tell_who_is_gone();
             self.update_unreplicated_bytes();
         }
         if self.is_leader() {
@@ -407,6 +413,7 @@ impl<T> Group<T> {
             others: self.others(),
             unreplicated_bytes: self.unreplicated_bytes(),
             unreachable_by_log: self.unreachable_by_log(),
+            counterpart: self.counterpart(),
         }
     }
 

@@ -30,6 +30,7 @@ pub(super) enum Message<C> {
     ChangeMembers(GroupId, Vec<MemberChange>),
     TransferLeadership(GroupId, ReplicaId),
     ForceRecover(GroupId, ReplicaId),
+    GoOnWithout(GroupId, ReplicaId),
     Snapshot(GroupId, u64, Vec<u8>),
     ForgetSnapshot(GroupId),
     /// The content of the snapshot of that index was fetched, or cannot be fetched.
@@ -163,6 +164,13 @@ impl<C> Inbox<C> {
     /// any more.
     pub fn force_recover(&self, group: GroupId, replica: ReplicaId) {
         self.push(Message::ForceRecover(group, replica));
+    }
+
+    /// If the replica here is one of two voters whose log is in memory, has it go on as the only one, provided that the other one
+    /// is its [counterpart](crate::GroupView::counterpart). To be called only if the other one has lost everything and never
+    /// votes again.
+    pub fn go_on_without(&self, group: GroupId, lost: ReplicaId) {
+        self.push(Message::GoOnWithout(group, lost));
     }
 
     /// Offers a group a [snapshot](crate::StateMachine::snapshot) that reflects the log up to `index`.

@@ -12,6 +12,7 @@ mod held_back;
 mod lost_majority;
 mod member_progress;
 mod power;
+mod survival;
 mod transactions;
 mod world;
 

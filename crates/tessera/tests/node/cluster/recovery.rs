@@ -1,9 +1,11 @@
 //! Nodes that made up a majority are gone for good, and an operator has those that are left go on.
 
+use super::stop_at_end::StopAtEnd;
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::{tessera, wait_for};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const WRITES: u32 = 300;
 
@@ -156,5 +158,63 @@ fn two_nodes_are_started_again_one_after_the_other() {
         assert!(matches!(answer, Value::Simple(_)), "it waits for the other one: {answer}");
         wait_for("the node serves", WHOLE, || cluster.node(at).is_serving().then_some(()));
         assert_all_there(&mut cluster.client(at), "t");
+    }
+}
+
+/// Writes keys until it is told to end, and counts those that are acknowledged. Returns them.
+fn keep_writing(mut client: Client, round: usize, acknowledged: &AtomicU32, ends: &AtomicBool) -> Vec<String> {
+    assert!(matches!(client.run("TABLE t"), Value::Simple(_)));
+    let mut keys = Vec::new();
+    for number in 0_u32.. {
+        if ends.load(Ordering::Relaxed) {
+            break;
+        }
+        let key = format!("k{round}.{number}");
+        // A write that waits for the other node for too long is refused, or may or may not have been done.
+        if matches!(client.run(&format!("SET {key} {key}")), Value::Simple(_)) {
+            keys.push(key);
+            acknowledged.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    keys
+}
+
+/// A table without a log on two nodes, of which one ends time and again while it is written to: killed, or as for an update.
+/// The other one has everything that was acknowledged, and goes on with it.
+#[test]
+fn of_a_table_without_a_log_one_of_two_nodes_keeps_everything() {
+    let mut cluster = Cluster::start(2);
+    cluster.cli(0, "table alter default --replicas 2").unwrap();
+    cluster.cli(0, "table create t --engine memory --partitions 8 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    let mut keys = Vec::new();
+    for round in 0..4 {
+        let at = round % 2;
+        let (acknowledged, ends) = (AtomicU32::new(0), AtomicBool::new(false));
+        let client = cluster.client(1 - at);
+        let written = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| keep_writing(client, round, &acknowledged, &ends));
+            let _stop = StopAtEnd(&ends);
+            let count = || acknowledged.load(Ordering::Relaxed);
+            wait_for("keys are written", WHOLE, || (count() > 500).then_some(()));
+            if round < 2 {
+                cluster.kill(at);
+            } else {
+                assert_eq!(cluster.nodes[at].take().unwrap().process.terminate(), Some(0));
+            }
+            cluster.start_node(at);
+            let before = count();
+            wait_for("writes go on", WHOLE, || (count() > before + 100).then_some(()));
+            cluster.wait_until_whole();
+            ends.store(true, Ordering::Relaxed);
+            writer.join().unwrap()
+        });
+        keys.extend(written);
+        let mut client = cluster.client(at);
+        assert!(matches!(client.run("TABLE t"), Value::Simple(_)));
+        for key in &keys {
+            let value = client.run(&format!("GET {key}"));
+            assert!(matches!(&value, Value::Bulk(bytes) if bytes == key.as_bytes()), "round {round}: {key}: {value}");
+        }
     }
 }
