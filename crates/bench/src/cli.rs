@@ -2,12 +2,14 @@
 
 use crate::arguments::{MOST_RECORDS, parse_measured_seconds, parse_millis, parse_rate, parse_seconds};
 use crate::command;
+use crate::cpu;
 use crate::driver::{Protocol, Route};
 use crate::execute::{Execution, execute};
 use crate::in_process::{EngineArgs, OpenEngine};
 use crate::null_server;
+use crate::plan::Plan;
 use crate::report::{self, RunResult, Settings};
-use crate::run::{Measured, Plan};
+use crate::run::Measured;
 use crate::search;
 use crate::socket::{ClientTls, Trust};
 use crate::suite::{self, SuiteArgs};
@@ -69,12 +71,13 @@ Examples:
     Compare { before: PathBuf, after: PathBuf },
     /// Print result files as one table
     Table {
-        /// Files that `bench run --json` wrote
+        /// Files that `bench run --json` wrote, or of cells of a suite
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Make an HTML page of a result file
     Html {
+        /// One that `bench run --json` wrote, or of a cell of a suite
         file: PathBuf,
         #[arg(long)]
         output: PathBuf,
@@ -96,10 +99,9 @@ struct RunArgs {
     name: String,
     #[arg(long, value_enum, default_value = "redis")]
     protocol: Protocol,
-    #[arg(long, default_value = "127.0.0.1")]
-    host: String,
-    /// Given more than once, connections go to one after the other
-    #[arg(long, default_value = "6379")]
+    #[arg(long, help = "Name or address of the server [default: 127.0.0.1]")]
+    host: Option<String>,
+    #[arg(long, help = "Given more than once, connections go to one after the other [default: 6379]")]
     port: Vec<u16>,
     /// Table to choose on a Tessera server, or of a Pegasus or RethinkDB server
     #[arg(long)]
@@ -183,7 +185,8 @@ struct RunArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// A YCSB property file, or one of YCSB's own by name: workloada to workloadf. May be repeated; what it says goes before
-    /// other options. Besides the workload, redis.host, redis.port, redis.password and redis.cluster are read
+    /// other options. Besides the workload, redis.host, redis.port, redis.password and redis.cluster are read; the first two are
+    /// not given together with --host and --port
     #[arg(short = 'P', long = "properties", value_name = "FILE")]
     properties: Vec<String>,
     /// A YCSB property; may be repeated, and goes before those of files
@@ -213,6 +216,8 @@ enum Format {
     Ycsb,
 }
 
+const DEFAULT_HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 6_379;
 /// How long a run with a number of operations may take.
 const A_DAY: Duration = Duration::from_secs(86_400);
 
@@ -229,12 +234,15 @@ impl Cli {
             Command::Report { directory } => suite::write_report(&directory).map(|page| println!("{}", page.display())),
             Command::Compare { before, after } => suite::compare(&before, &after).map(|text| print!("{text}")),
             Command::Table { files } => {
-                let results = files.iter().map(|file| RunResult::read(file)).collect::<anyhow::Result<Vec<_>>>()?;
-                print!("{}", report::table(&results));
+                let runs = files.iter().map(|file| suite::runs_of(file)).collect::<anyhow::Result<Vec<_>>>()?;
+                print!("{}", report::table(&runs.concat()));
                 Ok(())
             }
-            Command::Html { file, output } => std::fs::write(&output, report::html(&RunResult::read(&file)?))
-                .with_context(|| output.display().to_string()),
+            Command::Html { file, output } => {
+                let runs = suite::runs_of(&file)?;
+                let first = runs.first().with_context(|| format!("{} has no run", file.display()))?;
+                std::fs::write(&output, report::html(first)).with_context(|| output.display().to_string())
+            }
             Command::NullServer { port, value_bytes } => Ok(null_server::run(port, value_bytes)?),
         }
     }
@@ -252,14 +260,33 @@ impl RunArgs {
         Ok(Some(properties))
     }
 
-    /// Goes to the server that the properties name, in the place of what other options say.
-    fn go_to(&mut self, YcsbServer { host, port, password, is_cluster }: YcsbServer) {
-        self.host = host.unwrap_or(std::mem::take(&mut self.host));
-        self.port = port.map_or(std::mem::take(&mut self.port), |port| vec![port]);
-        self.password = password.or(self.password.take());
-        if is_cluster {
-            self.protocol = Protocol::RedisCluster;
+    /// Goes to the server that the properties name.
+    ///
+    /// # Errors
+    /// If options name one too, or a protocol that is not Redis'.
+    fn go_to(&mut self, YcsbServer { host, port, password, is_cluster }: YcsbServer) -> anyhow::Result<()> {
+        let is_port_given = !self.port.is_empty();
+        let given_twice = [
+            ("redis.host", "--host", host.is_some() && self.host.is_some()),
+            ("redis.port", "--port", port.is_some() && is_port_given),
+        ];
+        if let Some((property, option, _)) = given_twice.iter().find(|(_, _, is_twice)| *is_twice) {
+            bail!("both the property {property} and the option {option} say where the server is: leave one out");
         }
+        self.host = host.or(self.host.take());
+        self.port.extend(port);
+        self.password = password.or(self.password.take());
+        match self.protocol {
+            Protocol::Redis if is_cluster => self.protocol = Protocol::RedisCluster,
+            Protocol::Redis | Protocol::RedisCluster => {}
+            other if is_cluster => bail!("the property redis.cluster is not for --protocol {other}"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn host(&self) -> &str {
+        self.host.as_deref().unwrap_or(DEFAULT_HOST)
     }
 
     /// How TLS is spoken, if it is.
@@ -267,11 +294,11 @@ impl RunArgs {
         if !self.tls {
             return Ok(None);
         }
-        if let Protocol::Pegasus | Protocol::Etcd = self.protocol {
+        if !self.protocol.has_tls() {
             bail!("--tls is for the protocols of Redis, memcached and RethinkDB");
         }
-        let name =
-            self.host.clone().try_into().with_context(|| format!("no certificate has the name {}", self.host))?;
+        let host = self.host();
+        let name = host.to_string().try_into().with_context(|| format!("no certificate has the name {host}"))?;
         Ok(Some(ClientTls { config: trust(self.cacert.as_deref())?, name }))
     }
 
@@ -294,10 +321,11 @@ impl RunArgs {
             bail!("--user needs --password, or redis.password among the properties");
         }
         let address = |port: &u16| -> anyhow::Result<SocketAddr> {
-            let mut addresses = (self.host.as_str(), *port).to_socket_addrs().context(self.host.clone())?;
+            let mut addresses = (self.host(), *port).to_socket_addrs().context(self.host().to_string())?;
             addresses.next().context("the host has no address")
         };
-        let addresses = self.port.iter().map(address).collect::<anyhow::Result<_>>()?;
+        let ports = if self.port.is_empty() { &[DEFAULT_PORT][..] } else { &self.port };
+        let addresses = ports.iter().map(address).collect::<anyhow::Result<_>>()?;
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
         let mut greeting = Vec::new();
         greeting.extend(self.password.as_deref().map(|password| match &self.user {
@@ -369,6 +397,7 @@ impl RunArgs {
     }
 
     fn run(&mut self, trust: Trust) -> anyhow::Result<()> {
+        cpu::check(self.core.as_slice())?;
         let plan = match self.given_properties()? {
             None => self.plan(trust)?,
             Some(properties) => {
@@ -376,7 +405,7 @@ impl RunArgs {
                 if !ignored.is_empty() {
                     eprintln!("note: these properties mean nothing here and are ignored: {}", ignored.join(", "));
                 }
-                self.go_to(properties.server()?);
+                self.go_to(properties.server()?)?;
                 Self::with_workload(self.plan(trust)?, &properties)?
             }
         };
@@ -405,11 +434,11 @@ impl RunArgs {
         if let Some(path) = &self.hdr_log {
             std::fs::write(path, measured.hdr_log()?).with_context(|| path.display().to_string())?;
         }
+        result.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
         match self.format {
             Format::Table => print!("{}", report::table(std::slice::from_ref(&result))),
             Format::Ycsb => print!("{}", report::ycsb(&result, plan.mix.write_name())),
         }
-        result.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
         check_errors(&measured)
     }
 
@@ -494,5 +523,32 @@ fn check_errors(measured: &Measured) -> anyhow::Result<()> {
             bail!("nothing was measured: no operation was answered in the time that was given")
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the run goes: host, ports and protocol.
+    fn server(arguments: &[&str]) -> anyhow::Result<(String, Vec<u16>, Protocol)> {
+        let cli = Cli::try_parse_from(["bench", "run"].iter().chain(arguments))?;
+        let Command::Run(mut args) = cli.command else { bail!("another command") };
+        let properties = args.given_properties()?.unwrap_or_default();
+        args.go_to(properties.server()?)?;
+        Ok((args.host().to_string(), args.port.clone(), args.protocol))
+    }
+
+    /// A property once took the place of the option without a word.
+    #[test]
+    fn properties_and_options_do_not_both_say_where_the_server_is() {
+        let of_properties = server(&["-p", "redis.host=db", "-p", "redis.port=7000", "-p", "redis.cluster=true"]);
+        assert_eq!(of_properties.unwrap(), ("db".into(), vec![7_000], Protocol::RedisCluster));
+        let of_both = server(&["-p", "redis.host=db", "--port", "7000", "--port", "7001"]);
+        assert_eq!(of_both.unwrap(), ("db".into(), vec![7_000, 7_001], Protocol::Redis));
+        let refused = |arguments: &[&str]| server(arguments).unwrap_err().to_string();
+        assert!(refused(&["-p", "redis.port=1", "--port", "6379"]).contains("redis.port and the option --port"));
+        assert!(refused(&["-p", "redis.host=a", "--host", "b"]).contains("redis.host and the option --host"));
+        assert!(refused(&["-p", "redis.cluster=true", "--protocol", "etcd"]).contains("not for --protocol etcd"));
     }
 }

@@ -16,6 +16,12 @@ pub struct Cores {
 }
 
 impl Cores {
+    /// # Errors
+    /// As [`check`].
+    pub fn check(&self) -> anyhow::Result<()> {
+        check(&self.numbers)
+    }
+
     pub fn count(&self) -> usize {
         self.numbers.len()
     }
@@ -89,8 +95,23 @@ pub fn pin_to(core: usize) -> std::io::Result<()> {
     pin_to_all(&[core])
 }
 
+/// # Errors
+/// If this program cannot run on one of the cores, in words for people.
+pub fn check(cores: &[usize]) -> anyhow::Result<()> {
+    // The thread that tries ends at once, so nothing stays on the core.
+    let is_there = |core: usize| std::thread::spawn(move || pin_to(core).is_ok()).join().unwrap_or(false);
+    let Some(missing) = cores.iter().find(|core| !is_there(**core)) else { return Ok(()) };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let others = allowed.map_or(String::new(), |cores| format!("; it can on {}", cores.trim()));
+    anyhow::bail!("this program cannot run on core {missing}{others}")
+}
+
 fn pin_to_all(cores: &[usize]) -> std::io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
+    if cores.iter().any(|core| *core >= rustix::thread::CpuSet::MAX_CPU) {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
     cores.iter().for_each(|core| set.set(*core));
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
@@ -98,6 +119,18 @@ fn pin_to_all(cores: &[usize]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cores_that_are_not_there_are_refused() {
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|core| allowed.is_set(*core)).unwrap();
+        check(&[first]).unwrap();
+        // The last one that a set has room for, and one that it has none for.
+        for missing in [1_023, 99_999] {
+            let error = check(&[first, missing]).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("this program cannot run on core {missing}; it can on ")), "{error}");
+        }
+    }
 
     #[test]
     fn cores_are_read() {

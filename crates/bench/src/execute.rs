@@ -1,7 +1,8 @@
 //! Carries out a plan on a thread of its own, while somebody watches.
 
 use crate::machine::Sample;
-use crate::run::{Measured, Plan, Progress};
+use crate::plan::Plan;
+use crate::run::{Measured, Progress};
 use crate::{cpu, disk, run};
 use anyhow::{Context, bail};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -88,6 +88,7 @@ impl EngineArgs {
         if self.records == 0 || self.scan_records == 0 {
             bail!("--records and --scan-records are above 0");
         }
+        cpu::check(self.core.as_slice())?;
         self.core.map_or(Ok(()), cpu::pin_to).context("cannot run on that core")?;
         let mix = Mix::parse(&self.mix)?;
         if mix.map_reduces() {
@@ -132,12 +133,12 @@ impl EngineArgs {
             let record = if operation == Operation::Insert { records } else { chooser.next(records, &mut random) };
             KeyNames::default().write(record, &mut key);
             match operation {
-                Operation::Read => _ = engine.read(&key)?,
+                Operation::Read => reads.looked_up(1, u64::from(engine.read(&key)?.is_none())),
                 Operation::MapReduce => unreachable!("refused before the engine was opened"),
                 Operation::Scan => _ = engine.scan(&key, random.random_range(1..=self.scan_records))?,
                 Operation::Update | Operation::Insert => engine.write(&key, values.next(self.value_bytes))?,
                 Operation::ReadModifyWrite => {
-                    engine.read(&key)?;
+                    writes.looked_up(1, u64::from(engine.read(&key)?.is_none()));
                     engine.write(&key, values.next(self.value_bytes))?;
                 }
             }

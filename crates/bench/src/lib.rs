@@ -8,6 +8,7 @@
 mod arguments;
 mod cli;
 mod command;
+mod connection;
 mod cpu;
 mod disk;
 mod driver;
@@ -17,6 +18,7 @@ mod machine;
 mod measure;
 mod null_server;
 mod pace;
+mod plan;
 mod report;
 mod run;
 mod search;

@@ -16,12 +16,22 @@ pub struct Latencies {
     pub over_limit: u64,
     limit: Duration,
     pub errors: u64,
+    /// Records that these operations have asked for, and how many of them were there.
+    pub records_read: u64,
+    pub records_found: u64,
 }
 
 impl Latencies {
     pub fn new(limit: Duration) -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NANOS, 3).expect("the bounds are constants");
-        Self { histogram, over_limit: 0, limit, errors: 0 }
+        Self { histogram, over_limit: 0, limit, errors: 0, records_read: 0, records_found: 0 }
+    }
+
+    /// So many records were asked for, of which some are not there.
+    #[inline]
+    pub fn looked_up(&mut self, records: u64, absent: u64) {
+        self.records_read += records;
+        self.records_found += records.saturating_sub(absent);
     }
 
     #[inline]
@@ -37,6 +47,8 @@ impl Latencies {
         self.histogram.reset();
         self.over_limit = 0;
         self.errors = 0;
+        self.records_read = 0;
+        self.records_found = 0;
     }
 
     pub fn summary(&self) -> Summary {
@@ -49,6 +61,8 @@ impl Latencies {
         Summary {
             operations: count,
             errors: self.errors,
+            records_read: self.records_read,
+            records_found: self.records_found,
             mean_ms: self.histogram.mean() / 1e6,
             p50_ms: at(0.5),
             p95_ms: at(0.95),
@@ -102,6 +116,12 @@ pub struct Summary {
     pub min_ms: f64,
     /// Share of operations over the limit of the run, 0 to 1.
     pub share_over_limit: f64,
+    /// Records that were asked for, and how many of them were there. A write that reads first asks for one too. Results that do not
+    /// tell have 0.
+    #[serde(default)]
+    pub records_read: u64,
+    #[serde(default)]
+    pub records_found: u64,
 }
 
 /// One second of a run.

@@ -4,49 +4,23 @@
 //! answered. **Open loop:** operations are due at a fixed rate, whether the server keeps up or not, and a latency counts
 //! from when the operation was *due*; an operation that had to wait for a free connection has waited for the server.
 
+use crate::connection::{Connection, InFlight, Link, could_not_read, could_not_write, ended};
 use crate::cpu;
-use crate::driver::{Encoder, GreetingReplies, ReplyCounter, Route, request};
+use crate::driver::Encoder;
 use crate::machine::MachineLoad;
 use crate::measure::{self, Latencies, Second};
 use crate::pace::Pace;
-use crate::socket::{ClientTls, Socket};
+use crate::plan::Plan;
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
 use anyhow::{Context, bail};
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// What a run does.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    pub route: Route,
-    /// Absent if the servers speak plainly.
-    pub tls: Option<ClientTls>,
-    /// Sent once on each connection, to log in or choose a table.
-    pub greeting: Vec<Vec<String>>,
-    pub connections: usize,
-    pub pipeline: usize,
-    pub batch: usize,
-    pub mix: Mix,
-    pub distribution: KeyDistribution,
-    pub records: u64,
-    pub shape: RecordShape,
-    /// Operations per second of all connections together; `None` for a closed loop.
-    pub rate: Option<f64>,
-    pub warm_up: Duration,
-    pub duration: Duration,
-    /// Ends the run early once so many operations are done.
-    pub operations: Option<u64>,
-    pub limit: Duration,
-    pub seed: u64,
-}
 
 /// Progress that others may look at.
 #[derive(Default)]
@@ -76,31 +50,6 @@ impl Measured {
     pub fn hdr_log(&self) -> anyhow::Result<Vec<u8>> {
         measure::hdr_log(&[("READ", &self.reads), ("WRITE", &self.writes)], self.elapsed)
     }
-}
-
-/// A client, with a link to each node that it talks to.
-struct Connection {
-    links: Vec<Link>,
-    /// Operations that are not done.
-    in_flight: usize,
-}
-
-struct Link {
-    socket: Socket<TcpStream>,
-    counter: Box<dyn ReplyCounter>,
-    output: Vec<u8>,
-    written: usize,
-    /// What is under way, oldest first.
-    in_flight: VecDeque<InFlight>,
-}
-
-struct InFlight {
-    operation: Operation,
-    due: Instant,
-    /// Replies until it is done.
-    replies: usize,
-    /// Its requests' numbers, where the protocol has such.
-    numbers: Option<std::ops::Range<i32>>,
 }
 
 /// Runs a plan on the calling thread.
@@ -168,11 +117,10 @@ impl<'a> Loop<'a> {
         for number in 0..plan.connections {
             let mut links = Vec::with_capacity(links_each);
             for (at, address) in plan.route.links(number).into_iter().enumerate() {
-                let mut socket = connect(plan, address).with_context(|| format!("cannot connect to {address}"))?;
+                let mut link = Link::connect(plan, address, encoder.as_ref())?;
                 let token = Token(number * links_each + at);
-                poll.registry().register(socket.stream(), token, Interest::READABLE | Interest::WRITABLE)?;
-                let (counter, in_flight) = (encoder.counter(), VecDeque::new());
-                links.push(Link { socket, counter, output: encoder.opening(), written: 0, in_flight });
+                poll.registry().register(link.socket.stream(), token, Interest::READABLE | Interest::WRITABLE)?;
+                links.push(link);
             }
             connections.push(Connection { links, in_flight: 0 });
         }
@@ -245,7 +193,8 @@ impl<'a> Loop<'a> {
             for event in events.iter().filter(|event| event.token() != PACE) {
                 let (number, link) = (event.token().0 / self.links_each, event.token().0 % self.links_each);
                 if event.is_writable() {
-                    self.connections[number].links[link].write()?;
+                    let written = self.connections[number].links[link].write();
+                    written.map_err(|error| could_not_write(self.plan, error))?;
                 }
                 if event.is_readable() {
                     self.read(number, link, event.is_read_closed())?;
@@ -297,7 +246,7 @@ impl<'a> Loop<'a> {
             for _ in 0..count {
                 self.begin(number, now);
             }
-            self.connections[number].write()?;
+            self.write(number)?;
         }
         Ok(())
     }
@@ -310,9 +259,13 @@ impl<'a> Loop<'a> {
                 let Some(due) = self.due.pop_front() else { break };
                 self.begin(number, due);
             }
-            self.connections[number].write()?;
+            self.write(number)?;
         }
         Ok(())
+    }
+
+    fn write(&mut self, number: usize) -> anyhow::Result<()> {
+        self.connections[number].write().map_err(|error| could_not_write(self.plan, error))
     }
 
     fn begin(&mut self, number: usize, due: Instant) {
@@ -340,13 +293,16 @@ impl<'a> Loop<'a> {
             let connection = &mut self.connections[number];
             let Link { socket, counter, in_flight, .. } = &mut connection.links[link];
             let length = match socket.read(&mut buffer) {
-                Ok(0) if self.plan.tls.is_none() => {
-                    bail!("the server closed a connection; does it expect TLS (--tls)?")
-                }
-                Ok(0) => bail!("the server closed a connection"),
+                Ok(0) => match counter.errors().last.take() {
+                    // What a server says that expects TLS is no text.
+                    Some(error) if !error.starts_with(char::is_control) => {
+                        bail!("the server closed a connection, and said: {error}")
+                    }
+                    _ => bail!(ended(self.plan)),
+                },
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error).context("reading from the server"),
+                Err(error) => return Err(could_not_read(self.plan, error)),
             };
             let errors = counter.errors().count;
             let replies = counter.take(&buffer[..length]);
@@ -355,8 +311,13 @@ impl<'a> Loop<'a> {
                 let asked = replies.numbers.map(|numbers| numbers[at]);
                 let is_its = |under_way: &InFlight| asked.is_none_or(|asked| under_way.is_of(asked));
                 let place = in_flight.iter().position(is_its).context("a reply to no request")?;
-                in_flight[place].replies -= 1;
-                if in_flight[place].replies == 0 {
+                let under_way = &mut in_flight[place];
+                if under_way.is_read(asked) {
+                    let latencies = if under_way.operation.only_reads() { &mut self.reads } else { &mut self.writes };
+                    latencies.looked_up(self.plan.batch as u64, replies.absent[at].into());
+                }
+                under_way.replies -= 1;
+                if under_way.replies == 0 {
                     done.extend(in_flight.remove(place).map(|done| (done.operation, done.due)));
                 }
             }
@@ -387,64 +348,12 @@ impl<'a> Loop<'a> {
     }
 }
 
-impl InFlight {
-    fn is_of(&self, number: i32) -> bool {
-        self.numbers.as_ref().is_some_and(|numbers| numbers.contains(&number))
-    }
-}
-
-impl Connection {
-    fn write(&mut self) -> anyhow::Result<()> {
-        self.links.iter_mut().try_for_each(Link::write)
-    }
-}
-
-impl Link {
-    fn write(&mut self) -> anyhow::Result<()> {
-        while self.written < self.output.len() {
-            match self.socket.write(&self.output[self.written..]) {
-                Ok(written) => self.written += written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error).context("writing to the server"),
-            }
-        }
-        self.output.clear();
-        self.written = 0;
-        match self.socket.flush() {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error).context("writing to the server"),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Connects and sends the greeting, waiting for its replies.
-fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<Socket<TcpStream>> {
-    let mut socket = Socket::connect(address, plan.tls.as_ref())?;
-    let mut counter = GreetingReplies::default();
-    for command in &plan.greeting {
-        let mut bytes = Vec::new();
-        request(command, &mut bytes);
-        socket.write_all(&bytes)?;
-        socket.flush()?;
-        let mut buffer = [0; 4096];
-        loop {
-            let length = socket.read(&mut buffer)?;
-            if length == 0 || counter.take(&buffer[..length]).count > 0 {
-                break;
-            }
-        }
-        if let Some(error) = &counter.errors().last {
-            // Its arguments may be secrets.
-            bail!("the server refuses {}: {error}", command.first().map_or("", String::as_str));
-        }
-    }
-    socket.stream().set_nonblocking(true)?;
-    Ok(socket.map(TcpStream::from_std))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Route;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::SocketAddr;
 
     fn plan(address: SocketAddr) -> Plan {
         Plan {
@@ -481,7 +390,30 @@ mod tests {
         }
         let measured = run(&plan(address), &Arc::default(), || {}).unwrap();
         assert!(measured.elapsed < Duration::from_secs(20), "it ended by the operations");
-        assert!((100..108).contains(&measured.reads.summary().operations));
+        let reads = measured.reads.summary();
+        assert!((100..108).contains(&reads.operations));
+        assert_eq!((reads.records_read, reads.records_found), (reads.operations, reads.operations));
+    }
+
+    /// Reads of a table that was never loaded once looked like any others.
+    #[test]
+    fn reads_of_records_that_are_not_there_are_counted() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in server.incoming() {
+                std::thread::spawn(move || {
+                    let mut stream = stream.unwrap();
+                    let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                    for _ in lines.map_while(Result::ok).filter(|line| line == "GET") {
+                        let _ = stream.write_all(b"$-1\r\n");
+                    }
+                });
+            }
+        });
+        let reads = run(&plan(address), &Arc::default(), || {}).unwrap().reads.summary();
+        assert!(reads.operations >= 100, "{reads:?}");
+        assert_eq!((reads.records_read, reads.records_found), (reads.operations, 0));
     }
 
     /// A server that expects TLS sends an alert and closes the connection. Its end, which was told together with the alert, was never read.
@@ -511,6 +443,22 @@ mod tests {
         let outcome = load(&plan(address), &progress);
         let _ = stopped.0.send(());
         let error = outcome.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("closed a connection") && error.contains("--tls"), "{error}");
+    }
+
+    /// If it has not read all that was sent to it, such a server resets the connection, which was told as an error of reading.
+    #[test]
+    fn a_connection_that_is_reset_is_told_as_one_that_the_server_closed() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in server.incoming() {
+                std::thread::spawn(move || {
+                    let _ = stream.unwrap().read(&mut [0; 1]);
+                });
+            }
+        });
+        let error = load(&plan(address), &Arc::default()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("closed a connection") && error.contains("--tls"), "{error}");
     }
 }

@@ -14,6 +14,9 @@ pub type Trust = fn(Option<&Path>) -> anyhow::Result<Arc<ClientConfig>>;
 /// How long a server may take to take a connection, and to answer what comes before the first request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What to ask oneself where a server does not answer what is said to it without TLS.
+pub const EXPECTS_TLS: &str = "does it expect TLS (--tls)?";
+
 /// TLS to servers whose certificates have this name.
 #[derive(Clone, Debug)]
 pub struct ClientTls {

@@ -132,38 +132,54 @@ fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes replies apart as far as they say which request they answer. One that ends without a message has failed; why is in
-/// headers that are not decoded.
+/// Whether the answer to a range has a record: what `frame` begins with, after its head, is the message's flag and length, the
+/// answer's header as field 1, and then its records as field 2. A message that comes later is taken for one with a record.
+fn has_record(frame: &[u8]) -> bool {
+    let Some(message @ [_, ..]) = frame.get(HEAD_BYTES + 5..) else { return true };
+    let after_header = match message {
+        [0x0a, length, rest @ ..] => rest.get(usize::from(*length)..).unwrap_or_default(),
+        _ => message,
+    };
+    after_header.first() == Some(&0x12)
+}
+
+/// Takes replies apart as far as they say which request they answer, and whether they have a record. One that ends without a
+/// message has failed; why is in headers that are not decoded.
 #[derive(Default)]
 struct ReplyCounter {
     frames: Frames,
-    /// Streams whose message has come, or begun to.
-    answered: Vec<u32>,
+    /// Streams whose message has come, or begun to, and whether it has a record.
+    answered: Vec<(u32, bool)>,
     finished: Vec<i32>,
+    /// Of each that is finished, how many records are not there.
+    absent: Vec<u32>,
     errors: Errors,
 }
 
 impl super::ReplyCounter for ReplyCounter {
     fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
         self.finished.clear();
+        self.absent.clear();
         let length = |head: &[u8; HEAD_BYTES]| HEAD_BYTES + u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         self.frames.cut(bytes, length, |frame| {
             let (kind, flags) = (frame[3], frame[4]);
             let stream = u32::from_be_bytes([frame[5] & 0x7f, frame[6], frame[7], frame[8]]);
-            let place = self.answered.iter().position(|answered| *answered == stream);
+            let place = self.answered.iter().position(|(answered, _)| *answered == stream);
             let ends = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
             if kind == DATA && place.is_none() {
-                self.answered.push(stream);
+                self.answered.push((stream, has_record(frame)));
             }
             if ends || kind == RST_STREAM {
+                let mut has_record = true;
                 match place.filter(|_| ends) {
-                    Some(place) => _ = self.answered.swap_remove(place),
+                    Some(place) => has_record = self.answered.swap_remove(place).1,
                     None => self.errors.add("the request was answered without a message".into()),
                 }
                 self.finished.push((stream / 2) as i32);
+                self.absent.push(u32::from(!has_record));
             }
         });
-        Replies::to(&self.finished)
+        Replies::to(&self.finished, &self.absent)
     }
 
     fn errors(&mut self) -> &mut Errors {
@@ -202,6 +218,24 @@ mod tests {
             assert_eq!((numbers, counter.errors.count), (vec![1, 0, 2, 3], 2), "cut at {cut}");
             assert!(counter.answered.is_empty());
         }
+    }
+
+    /// As etcd 3 answers a range: the header, and then the record if there is one, and how many there are.
+    #[test]
+    fn an_answer_without_a_record_is_told_from_one_with_a_record() {
+        let header = [&[0x0a, 25][..], &[0x08; 25]].concat();
+        let record = [&header[..], &[0x12, 3, 0x0a, 1, b'k', 0x20, 1]].concat();
+        let mut stream = Vec::new();
+        for (id, message) in [(1, &header), (3, &record)] {
+            let prefix = [0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
+            frame(&mut stream, HEADERS, END_HEADERS, id, 0);
+            frame(&mut stream, DATA, 0, id, prefix.len() + message.len());
+            stream.extend([&prefix[..], message].concat());
+            frame(&mut stream, HEADERS, END_HEADERS | END_STREAM, id, 0);
+        }
+        let mut counter = ReplyCounter::default();
+        let replies = counter.take(&stream);
+        assert_eq!((replies.numbers.unwrap(), replies.absent), (&[0, 1][..], &[1, 0][..]));
     }
 
     #[test]

@@ -43,26 +43,35 @@ impl super::Encoder for Encoder {
 #[derive(Default)]
 struct ReplyCounter {
     lines: Lines,
+    /// Whether the reply that has begun has a value.
+    has_value: bool,
+    /// Of each reply, how many values are not there.
+    absent: Vec<u32>,
     errors: Errors,
 }
 
 impl super::ReplyCounter for ReplyCounter {
     fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
-        let mut replies = 0;
+        self.absent.clear();
         let mut lines = std::mem::take(&mut self.lines);
         lines.cut(bytes, |piece| match piece {
             Piece::Line(line) => {
                 let value = line.strip_prefix(b"VALUE ").map(value_bytes);
-                replies += usize::from(value.is_none());
-                if value.is_none() && !matches!(line, b"END" | b"STORED") {
+                if value.is_some() {
+                    self.has_value = true;
+                    return value;
+                }
+                let has_value = std::mem::take(&mut self.has_value);
+                self.absent.push(u32::from(line == b"END" && !has_value));
+                if !matches!(line, b"END" | b"STORED") {
                     self.errors.add(String::from_utf8_lossy(line).into_owned());
                 }
-                value
+                None
             }
             Piece::Value => None,
         });
         self.lines = lines;
-        Replies { count: replies, numbers: None }
+        Replies { count: self.absent.len(), numbers: None, absent: &self.absent }
     }
 
     fn errors(&mut self) -> &mut Errors {
@@ -86,8 +95,9 @@ mod tests {
         let stream = b"VALUE k 0 8\r\nEND\r\nab\n\r\nEND\r\nSTORED\r\nEND\r\nSERVER_ERROR out of memory\r\n";
         for cut in 0..=stream.len() {
             let mut counter = ReplyCounter::default();
-            let replies = counter.take(&stream[..cut]).count + counter.take(&stream[cut..]).count;
-            assert_eq!((replies, counter.errors.count), (4, 1), "cut at {cut}");
+            let mut absent = counter.take(&stream[..cut]).absent.to_vec();
+            absent.extend(counter.take(&stream[cut..]).absent);
+            assert_eq!((absent, counter.errors.count), (vec![0, 0, 1, 0], 1), "cut at {cut}");
         }
     }
 }

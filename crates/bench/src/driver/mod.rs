@@ -56,6 +56,11 @@ impl fmt::Display for Protocol {
 const NOT_SENT: &str = "refused when the run was planned";
 
 impl Protocol {
+    /// Whether it can be spoken over TLS here.
+    pub fn has_tls(self) -> bool {
+        !matches!(self, Self::Pegasus | Self::Etcd)
+    }
+
     /// # Errors
     /// Why operations of the mix cannot be asked for over it.
     pub fn check_mix(self, mix: &Mix) -> Result<(), &'static str> {
@@ -237,11 +242,13 @@ pub struct Replies<'a> {
     pub count: usize,
     /// The requests that they answer, where the protocol says so; else they come in order.
     pub numbers: Option<&'a [i32]>,
+    /// How many records each of them says are not there, if it is that of a read. What it is of another request means nothing.
+    pub absent: &'a [u32],
 }
 
 impl<'a> Replies<'a> {
-    fn to(numbers: &'a [i32]) -> Self {
-        Self { count: numbers.len(), numbers: Some(numbers) }
+    fn to(numbers: &'a [i32], absent: &'a [u32]) -> Self {
+        Self { count: numbers.len(), numbers: Some(numbers), absent }
     }
 }
 

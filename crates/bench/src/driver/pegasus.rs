@@ -270,44 +270,62 @@ fn message(
 /// The code of a record that is not there: no failure of a read.
 const NOT_FOUND: i32 = 1;
 
-/// Takes replies apart as far as they say which request they answer.
+/// Takes replies apart as far as they say which request they answer, and whether they have found something.
 #[derive(Default)]
 struct ReplyCounter {
     frames: Frames,
     finished: Vec<i32>,
+    /// Of each that is finished, how many records are not there.
+    absent: Vec<u32>,
     errors: Errors,
 }
 
+/// What a reply says.
+struct Outcome {
+    /// Of the request.
+    number: i32,
+    /// Whether a read has found no record.
+    is_absent: bool,
+    /// What was wrong.
+    error: Option<String>,
+}
+
 impl ReplyCounter {
-    /// The number of the request, and what was wrong with it.
-    fn outcome(reply: &[u8]) -> anyhow::Result<(i32, Option<String>)> {
+    fn outcome(reply: &[u8]) -> anyhow::Result<Outcome> {
         let mut reader = Reader(reply);
         let error = reader.text()?;
         reader.take(4)?;
         reader.text()?;
         let number = reader.i32()?;
         if error != "ERR_OK" {
-            return Ok((number, Some(error)));
+            return Ok(Outcome { number, is_absent: false, error: Some(error) });
         }
         reader.take(3 + 3)?; // the field of the response, and that of its error
         let code = reader.i32()?;
-        Ok((number, (code != 0 && code != NOT_FOUND).then(|| format!("error {code}"))))
+        // Of several sort keys, field 2 is a list of what was found, with the type of its elements before their number.
+        let has_empty_list = matches!(reader.0, [LIST, 0, 2, _, 0, 0, 0, 0, ..]);
+        let error = (code != 0 && code != NOT_FOUND).then(|| format!("error {code}"));
+        Ok(Outcome { number, is_absent: code == NOT_FOUND || (code == 0 && has_empty_list), error })
     }
 }
 
 impl super::ReplyCounter for ReplyCounter {
     fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
         self.finished.clear();
+        self.absent.clear();
         let length = |head: &[u8; 4]| u32::from_be_bytes(*head) as usize;
         self.frames.cut(bytes, length, |reply| {
-            let (number, error) = match Self::outcome(&reply[4..]) {
-                Ok((number, error)) => (Some(number), error),
-                Err(error) => (None, Some(error.to_string())),
+            let error = match Self::outcome(&reply[4..]) {
+                Ok(Outcome { number, is_absent, error }) => {
+                    self.finished.push(number);
+                    self.absent.push(u32::from(is_absent));
+                    error
+                }
+                Err(error) => Some(error.to_string()),
             };
-            self.finished.extend(number);
             error.into_iter().for_each(|error| self.errors.add(error));
         });
-        Replies::to(&self.finished)
+        Replies::to(&self.finished, &self.absent)
     }
 
     fn errors(&mut self) -> &mut Errors {
@@ -345,10 +363,31 @@ mod tests {
         let stream = [&replies[0][..], &replies[1], &reply("ERR_OK", 9, 4, 100), &replies[2]].concat();
         for cut in 0..=stream.len() {
             let mut counter = ReplyCounter::default();
-            let mut numbers = counter.take(&stream[..cut]).numbers.unwrap().to_vec();
-            numbers.extend(counter.take(&stream[cut..]).numbers.unwrap());
+            let first = counter.take(&stream[..cut]);
+            let (mut numbers, mut absent) = (first.numbers.unwrap().to_vec(), first.absent.to_vec());
+            let second = counter.take(&stream[cut..]);
+            numbers.extend(second.numbers.unwrap());
+            absent.extend(second.absent);
             assert_eq!((numbers, counter.errors.count), (vec![3, 1, 9, 2], 2), "cut at {cut}");
+            assert_eq!(absent, [0, 0, 0, 1], "cut at {cut}");
         }
+    }
+
+    /// A MULTI_GET of a hash key that is not there is answered without an error.
+    #[test]
+    fn a_hash_key_without_sort_keys_is_not_there() {
+        let several = |found: u32| {
+            let mut out = reply("ERR_OK", 5, 0, 0);
+            out.pop();
+            field(&mut out, LIST, 2);
+            out.push(STRUCT);
+            out.extend(found.to_be_bytes());
+            let length = u32::try_from(out.len()).unwrap();
+            out[..4].copy_from_slice(&length.to_be_bytes());
+            out
+        };
+        let absent = |found| ReplyCounter::default().take(&several(found)).absent.to_vec();
+        assert_eq!([absent(0), absent(3)], [vec![1], vec![0]]);
     }
 
     #[test]

@@ -96,18 +96,21 @@ impl super::Encoder for Encoder {
     }
 }
 
-/// Counts whole replies in a stream of bytes, without looking at what they hold.
+/// Counts whole replies in a stream of bytes, and in each the values that are not there, without looking at what it holds.
 #[derive(Default)]
 pub struct ReplyCounter {
     /// Elements of arrays that are still to come.
     open: usize,
     lines: Lines,
+    /// Values of the reply that has begun that are not there, and of each that has ended.
+    absent_so_far: u32,
+    absent: Vec<u32>,
     errors: Errors,
 }
 
 impl super::ReplyCounter for ReplyCounter {
     fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
-        let mut replies = 0;
+        self.absent.clear();
         let mut lines = std::mem::take(&mut self.lines);
         lines.cut(bytes, |piece| {
             let line = match piece {
@@ -122,17 +125,22 @@ impl super::ReplyCounter for ReplyCounter {
                 // The array's elements stand for it.
                 (Some(b'*'), Some(length)) if length > 0 => self.open = self.open.max(1) - 1 + length,
                 (kind, _) => {
-                    if kind == Some(&b'-') {
-                        self.errors.add(String::from_utf8_lossy(line).into_owned());
+                    match kind {
+                        Some(b'-') => self.errors.add(String::from_utf8_lossy(line).into_owned()),
+                        // No value, or none of a hash.
+                        Some(b'$' | b'*') => self.absent_so_far += 1,
+                        _ => {}
                     }
                     self.open = self.open.saturating_sub(1);
-                    replies += usize::from(self.open == 0);
+                    if self.open == 0 {
+                        self.absent.push(std::mem::take(&mut self.absent_so_far));
+                    }
                 }
             }
             None
         });
         self.lines = lines;
-        Replies { count: replies, numbers: None }
+        Replies { count: self.absent.len(), numbers: None, absent: &self.absent }
     }
 
     fn errors(&mut self) -> &mut Errors {
@@ -153,6 +161,18 @@ mod tests {
             let mut counter = ReplyCounter::default();
             let replies = counter.take(&stream[..cut]).count + counter.take(&stream[cut..]).count;
             assert_eq!((replies, counter.errors.count), (7, 1), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_there_are_counted() {
+        // Of GET, of MGET, of HGETALL, of SET, and of MGET again.
+        let stream = b"$-1\r\n*3\r\n$1\r\nx\r\n$-1\r\n$-1\r\n*0\r\n+OK\r\n*1\r\n$0\r\n\r\n";
+        for cut in 0..=stream.len() {
+            let mut counter = ReplyCounter::default();
+            let mut absent = counter.take(&stream[..cut]).absent.to_vec();
+            absent.extend(counter.take(&stream[cut..]).absent);
+            assert_eq!(absent, [1, 2, 1, 0, 0], "cut at {cut}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where the slots of a Redis cluster are: what a client that knows clusters asks before its first request.
 
-use crate::socket::{ClientTls, Socket};
+use crate::socket::{ClientTls, EXPECTS_TLS, Socket};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -49,6 +49,9 @@ impl Route {
         socket.write_all(&requests)?;
         socket.flush()?;
         let mut reader = BufReader::new(socket);
+        if tls.is_none() {
+            answers(&mut reader).with_context(|| server.to_string())?;
+        }
         let mut reply = Reply::read(&mut reader);
         for _ in greeting {
             reply?;
@@ -83,6 +86,16 @@ impl Route {
     /// Which of the nodes leads a key's slot.
     pub(super) fn node_of(&self, key: &[u8]) -> usize {
         self.leads[usize::from(redis_slot(key))]
+    }
+}
+
+/// # Errors
+/// If what comes first is no reply of Redis' protocol: a server that expects TLS ends the connection, maybe with an alert before.
+fn answers(reader: &mut impl BufRead) -> anyhow::Result<()> {
+    let no_answer = || format!("the server does not answer in Redis' protocol; {EXPECTS_TLS}");
+    match reader.fill_buf().with_context(no_answer)? {
+        [b'+' | b'-' | b':' | b'$' | b'*', ..] => Ok(()),
+        _ => bail!(no_answer()),
     }
 }
 
@@ -159,6 +172,15 @@ mod tests {
         let mut counts = [0; 5];
         (0..10_000).for_each(|key: u32| counts[route.node_of(format!("user{key}").as_bytes())] += 1);
         assert!(counts.iter().all(|count| (1_800..2_200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_server_that_expects_tls_is_told_from_one_that_refuses() {
+        for no_answer in [&b"\x15\x03\x03\0\x02\x02\x46"[..], b""] {
+            let error = answers(&mut &no_answer[..]).unwrap_err().to_string();
+            assert!(error.contains("--tls"), "{error}");
+        }
+        assert!(answers(&mut &b"-NOAUTH Authentication required.\r\n"[..]).is_ok());
     }
 
     #[test]

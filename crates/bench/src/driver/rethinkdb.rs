@@ -142,23 +142,29 @@ fn json(text: &[u8]) -> String {
     ['"'].into_iter().chain(text.iter().map(plain)).chain(['"']).collect()
 }
 
-/// Takes replies apart as far as they say which request they answer.
+/// How the answer to a read begins that has found no document.
+const NO_DOCUMENT: &str = "{\"t\":1,\"r\":[null]";
+
+/// Takes replies apart as far as they say which request they answer, and whether they have found something.
 #[derive(Default)]
 struct ReplyCounter {
     /// Bytes of the answer to the opening that have come.
     opened: usize,
     frames: Frames,
     finished: Vec<i32>,
+    /// Of each that is finished, how many documents are not there.
+    absent: Vec<u32>,
     errors: Errors,
 }
 
 impl super::ReplyCounter for ReplyCounter {
     fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
         self.finished.clear();
+        self.absent.clear();
         let (opened, replies) = bytes.split_at(bytes.len().min(OPENED.len() - self.opened));
         if opened != &OPENED[self.opened..self.opened + opened.len()] {
             self.errors.add(String::from_utf8_lossy(bytes).trim_end_matches('\0').trim_end().into());
-            return Replies::to(&self.finished);
+            return Replies::to(&self.finished, &self.absent);
         }
         self.opened += opened.len();
         let length = |head: &[u8; 12]| head.len() + u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
@@ -167,12 +173,13 @@ impl super::ReplyCounter for ReplyCounter {
             // It is the one that was sent.
             self.finished.push(i64::from_le_bytes(number.try_into().expect("eight bytes")) as i32);
             let answer = String::from_utf8_lossy(&answer[4..]);
+            self.absent.push(u32::from(answer.starts_with(NO_DOCUMENT)));
             let has_failed = answer.contains("\"errors\":") && !answer.contains("\"errors\":0");
             if !answer.starts_with("{\"t\":1,") || has_failed {
                 self.errors.add(answer.into_owned());
             }
         });
-        Replies::to(&self.finished)
+        Replies::to(&self.finished, &self.absent)
     }
 
     fn errors(&mut self) -> &mut Errors {
@@ -198,13 +205,18 @@ mod tests {
             reply(0, "{\"t\":18,\"e\":4100000,\"r\":[\"Table `test.t` does not exist.\"],\"b\":[]}"),
             reply(2, "{\"t\":1,\"r\":[{\"deleted\":0,\"errors\":0,\"inserted\":1}]}"),
             reply(3, "{\"t\":1,\"r\":[{\"deleted\":0,\"errors\":1,\"first_error\":\"no\"}]}"),
+            reply(4, "{\"t\":1,\"r\":[null],\"n\":[]}"),
         ]
         .concat();
         for cut in 0..=stream.len() {
             let mut counter = ReplyCounter::default();
-            let mut numbers = counter.take(&stream[..cut]).numbers.unwrap().to_vec();
-            numbers.extend(counter.take(&stream[cut..]).numbers.unwrap());
-            assert_eq!((numbers, counter.errors.count), (vec![1, 0, 2, 3], 2), "cut at {cut}");
+            let first = counter.take(&stream[..cut]);
+            let (mut numbers, mut absent) = (first.numbers.unwrap().to_vec(), first.absent.to_vec());
+            let second = counter.take(&stream[cut..]);
+            numbers.extend(second.numbers.unwrap());
+            absent.extend(second.absent);
+            assert_eq!((numbers, counter.errors.count), (vec![1, 0, 2, 3, 4], 2), "cut at {cut}");
+            assert_eq!(absent, [0, 0, 0, 0, 1], "cut at {cut}");
         }
         let mut counter = ReplyCounter::default();
         assert_eq!(counter.take(b"ERROR: Incorrect authorization key.\n\0").count, 0);

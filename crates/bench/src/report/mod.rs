@@ -28,6 +28,8 @@ const VERSION: u32 = 1;
 const KEPT_UP: f64 = 0.98;
 /// Share of a core at which a load generator has nothing left to give.
 const BUSY: f64 = 0.95;
+/// Share of the records that reads ask for that has to be there. A read of the newest record may be quicker than its insert.
+const ENOUGH_FOUND: f64 = 0.9;
 
 /// What was asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -70,6 +72,9 @@ pub struct RunResult {
     pub operations_per_second: f64,
     pub reads: Summary,
     pub writes: Summary,
+    /// Share of the records that reads asked for that were there, 0 to 1; `None` without such reads.
+    #[serde(default)]
+    pub found_share: Option<f64>,
     pub server_cpu_seconds: Option<f64>,
     pub operations_per_server_cpu_second: Option<f64>,
     /// Share of one core that the load generator used, 0 to 1.
@@ -161,6 +166,17 @@ impl RunResult {
         if let Some(rate) = settings.rate.filter(|rate| !keeps_up(operations as f64 / seconds, *rate)) {
             warnings.push(format!("the server did not keep up with {rate:.0} operations per second"));
         }
+        let records_read = reads.records_read + writes.records_read;
+        let records_found = reads.records_found + writes.records_found;
+        let found_share = (records_read > 0).then(|| records_found as f64 / records_read as f64);
+        if let Some(share) = found_share.filter(|share| *share < ENOUGH_FOUND) {
+            warnings.push(format!(
+                "reads found {:.1} % of the records that they asked for, and to find nothing is quicker: have all {} records been \
+                 loaded into this table (--load)?",
+                100.0 * share,
+                settings.records
+            ));
+        }
         warnings.extend(measured.machine.and_then(|load| load.warning()));
         let server_cpu_seconds = server_cpu.map(|cpu| cpu.as_secs_f64());
         Self {
@@ -180,6 +196,7 @@ impl RunResult {
             write_distribution: measured.writes.distribution(),
             reads,
             writes,
+            found_share,
             warnings,
             machine: measured.machine,
             measured_on: Some(day::today()),
@@ -214,8 +231,8 @@ impl RunResult {
     }
 }
 
-/// The columns of the published reports.
-const COLUMNS: [&str; 14] = [
+/// The columns of the published reports, and the share of records that reads have found.
+const COLUMNS: [&str; 15] = [
     "name",
     "mix",
     "record",
@@ -230,6 +247,7 @@ const COLUMNS: [&str; 14] = [
     "write P99, ms",
     "write P999, ms",
     "over limit",
+    "found",
 ];
 
 fn row(result: &RunResult) -> Vec<String> {
@@ -247,8 +265,9 @@ fn row(result: &RunResult) -> Vec<String> {
     let about = [settings.name.clone(), settings.mix.clone(), record];
     let clients = [format!("{}*{}", settings.processes, settings.threads), settings.pipeline.to_string()];
     let rates = [format!("{:.0}", result.operations_per_second), per_cpu];
-    let over = [format!("{:.3} %", result.share_over_limit() * 100.0)];
-    [&about[..], &clients, &rates, &latency(&result.reads), &latency(&result.writes), &over].concat()
+    let over = format!("{:.3} %", result.share_over_limit() * 100.0);
+    let found = result.found_share.map_or("-".into(), |share| format!("{:.1} %", 100.0 * share));
+    [&about[..], &clients, &rates, &latency(&result.reads), &latency(&result.writes), &[over, found]].concat()
 }
 
 /// Results as a Markdown table with the columns of the published reports.

@@ -24,7 +24,13 @@ pub fn ycsb(result: &RunResult, write_name: &str) -> String {
         line(section, "MaxLatency(us)", micros(summary.max_ms));
         line(section, "95thPercentileLatency(us)", micros(summary.p95_ms));
         line(section, "99thPercentileLatency(us)", micros(summary.p99_ms));
-        line(section, "Return=OK", operations.saturating_sub(errors).to_string());
+        // A write that reads first is a write, whatever it has found.
+        let absent = summary.records_read.saturating_sub(summary.records_found).min(operations);
+        let absent = if section == "READ" { absent } else { 0 };
+        line(section, "Return=OK", operations.saturating_sub(errors + absent).to_string());
+        if absent > 0 {
+            line(section, "Return=NOT_FOUND", absent.to_string());
+        }
         if errors > 0 {
             line(section, "Return=ERROR", errors.to_string());
         }

@@ -16,7 +16,7 @@ mod report;
 mod result;
 mod run_cell;
 
-use crate::cpu::Cores;
+use crate::cpu::{self, Cores};
 use crate::report::Host;
 use crate::search;
 use anyhow::{Context, bail};
@@ -30,7 +30,9 @@ use peer::PeerAddress;
 use published::Published;
 pub use report::write as write_report;
 use result::CellResult;
+pub use result::runs_of;
 use run_cell::{Runner, Scale};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,13 +140,18 @@ impl SuiteArgs {
         if self.repeats == 0 {
             bail!("--repeats is at least 1");
         }
+        peer::check_used(&cells, &self.peer)?;
+        cpu::check(self.core.as_slice())?;
+        self.server_cores.as_ref().map_or(Ok(()), Cores::check)?;
+        let is_quick = self.selection == Selection::Quick;
         let runner = Runner {
             scale: self.scale,
             repeats: self.repeats,
             peers: self.peer.clone(),
             server_cores: self.server_cores.clone(),
             core: self.core,
-            attempts: if self.selection == Selection::Quick { QUICK_ATTEMPTS } else { search::ATTEMPTS },
+            attempts: if is_quick { QUICK_ATTEMPTS } else { search::ATTEMPTS },
+            is_quick,
         };
         if self.resume {
             cells.retain(|cell| !is_done(&self.output, &runner, cell));
@@ -188,9 +195,13 @@ impl SuiteArgs {
         let (failed, wanted) = (progress.failed, cells.len());
         // What was in it went with the peers.
         let _ = std::fs::remove_dir(self.output.join(DATA_OF_PEERS));
+        let is_stopped = stop.load(Ordering::Relaxed);
+        if let Some(why) = why_no_report(&self.output, wanted, is_stopped) {
+            bail!("{why}, so there is no report");
+        }
         let page = write_report(&self.output)?;
         println!("{}", page.display());
-        if stop.load(Ordering::Relaxed) {
+        if is_stopped {
             println!("interrupted: the report has what was measured; --resume goes on");
         }
         let missing = wanted - progress.measured;
@@ -205,6 +216,20 @@ impl SuiteArgs {
         let nodes = u16::try_from(cluster.redis.len())?;
         Ok((cluster, ClusterSpec { nodes, settings: Vec::new(), running: Some(url.to_string()) }))
     }
+}
+
+/// Why there is nothing to report; `None` if a cell was measured, now or before.
+fn why_no_report(output: &Path, wanted: usize, is_stopped: bool) -> Option<String> {
+    let is_empty = match result::read_all(output) {
+        Ok(results) => results.values().all(|result| result.shown().is_none()),
+        // What else is wrong is told by whoever writes the report.
+        Err(error) => error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound),
+    };
+    let why = || match is_stopped {
+        true => "interrupted before the first cell was measured".into(),
+        false => format!("none of {wanted} cells could be measured"),
+    };
+    is_empty.then(why)
 }
 
 /// Whether a cell was measured already, for as long and as often as it is to be now.
@@ -247,21 +272,27 @@ fn measure_cluster(
                 break;
             }
             progress.show(&cell.id());
-            let mut result = CellResult::new(cell.clone());
+            let mut result = CellResult { is_quick: runner.is_quick, ..CellResult::new(cell.clone()) };
             let measured = match &peers {
                 Ok(peers) => runner.measure(cluster, peers, &mut result, stop).map_err(|error| format!("{error:#}")),
                 Err(error) => Err(format!("{error:#}")),
             };
             result.failure = measured.err();
+            // What was interrupted counts for nothing.
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             if let Some(failure) = &result.failure {
                 progress.tell(&format!("{} was not measured: {failure}", cell.id()));
                 progress.failed += 1;
             }
-            // What was interrupted counts for nothing.
-            if !stop.load(Ordering::Relaxed) {
-                result.write(output)?;
-                progress.measured += usize::from(result.failure.is_none());
+            let disturbance = result.shown().and_then(|run| run.machine?.warning()).filter(|_| !progress.was_disturbed);
+            if let Some(disturbance) = disturbance {
+                progress.tell(&format!("note: {}: {disturbance} (told once; the report counts such cells)", cell.id()));
+                progress.was_disturbed = true;
             }
+            result.write(output)?;
+            progress.measured += usize::from(result.failure.is_none());
             progress.done(runner.seconds(cell));
         }
         // One that could not be created may be somebody else's.
@@ -293,6 +324,8 @@ struct SuiteProgress {
     done: f64,
     measured: usize,
     failed: usize,
+    /// Whether it was told that something else kept the machine busy.
+    was_disturbed: bool,
 }
 
 impl SuiteProgress {
@@ -300,7 +333,7 @@ impl SuiteProgress {
         let style = ProgressStyle::with_template("{wide_bar} {prefix} to go, {msg}").expect("a constant template");
         let bar = ProgressBar::new(estimated as u64).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(500));
-        Self { bar, began: Instant::now(), estimated, done: 0.0, measured: 0, failed: 0 }
+        Self { bar, began: Instant::now(), estimated, done: 0.0, measured: 0, failed: 0, was_disturbed: false }
     }
 
     /// Says it in a line that stays.
@@ -327,5 +360,26 @@ impl SuiteProgress {
     fn done(&mut self, seconds: f64) {
         self.done += seconds;
         self.bar.set_position(self.done as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An interrupt before the first cell once ended with the error that there is no such directory.
+    #[test]
+    fn a_suite_without_a_result_says_why_there_is_no_report() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let why = |is_stopped| why_no_report(directory.path(), 7, is_stopped);
+        assert_eq!(why(true).unwrap(), "interrupted before the first cell was measured");
+        let cell = experiments::nubase_steady();
+        let failed = CellResult { failure: Some("no answer".into()), ..CellResult::new(cell.clone()) };
+        failed.write(directory.path()).unwrap();
+        assert_eq!(why(false).unwrap(), "none of 7 cells could be measured");
+        let runs = vec![report::tests::run(&cell, 1_000)];
+        let tessera = result::Measurement { runs, ..result::Measurement::default() };
+        CellResult { tessera, ..CellResult::new(cell) }.write(directory.path()).unwrap();
+        assert_eq!(why(true), None);
     }
 }

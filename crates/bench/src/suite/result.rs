@@ -41,6 +41,9 @@ pub struct CellResult {
     pub cache_hit_rate: Option<f64>,
     /// Why there is no run.
     pub failure: Option<String>,
+    /// Whether it is of a quick suite.
+    #[serde(default)]
+    pub is_quick: bool,
 }
 
 impl CellResult {
@@ -54,6 +57,7 @@ impl CellResult {
             stall_seconds: None,
             cache_hit_rate: None,
             failure: None,
+            is_quick: false,
         }
     }
 
@@ -94,6 +98,26 @@ impl Measurement {
         let (low, high) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
         (self.runs.len() > 1).then_some((high - low) / shown)
     }
+}
+
+/// The runs to show of a file: one that `bench run --json` wrote, or that of a cell, whose first is Tessera's, if it was measured, and the
+/// others its peers'.
+///
+/// # Errors
+/// If it is no result of this version.
+pub fn runs_of(path: &Path) -> anyhow::Result<Vec<RunResult>> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let Ok(result) = serde_json::from_slice::<CellResult>(&bytes) else { return Ok(vec![RunResult::read(path)?]) };
+    ensure!(result.version == VERSION, "{} is no result of this version", path.display());
+    let mut runs = Vec::from_iter(result.shown().cloned());
+    for (name, measured) in &result.peers {
+        let of_peer = measured.shown().cloned().map(|mut run| {
+            run.settings.name = format!("{}: {name}", run.settings.name);
+            run
+        });
+        runs.extend(of_peer);
+    }
+    Ok(runs)
 }
 
 /// The results in a directory, by the names of their cells.

@@ -8,8 +8,8 @@ use super::result::{CellResult, Measurement};
 use crate::cpu::Cores;
 use crate::driver::{Protocol, Route};
 use crate::execute::{Execution, execute};
+use crate::plan::Plan;
 use crate::report::{RunResult, Settings};
-use crate::run::Plan;
 use crate::search;
 use crate::workload::{Mix, RecordShape};
 use anyhow::{Context, bail};
@@ -67,6 +67,8 @@ pub struct Runner {
     pub core: Option<usize>,
     /// Rates that a search tries.
     pub attempts: usize,
+    /// Whether this is a quick suite.
+    pub is_quick: bool,
 }
 
 impl Runner {
@@ -338,7 +340,7 @@ mod tests {
         let search = Cell { kind: Loop::Search, ..cells[0].clone() };
         let runner = |repeats: usize, attempts: usize, peers: &[&str]| {
             let peers = peers.iter().map(|peer| peer.parse().unwrap()).collect();
-            Runner { scale: Scale::Small, repeats, peers, server_cores: None, core: None, attempts }
+            Runner { scale: Scale::Small, repeats, peers, server_cores: None, core: None, attempts, is_quick: false }
         };
         let measured = |cell: &Cell, runs: usize, rates: &[f64]| {
             let one = RunResult { seconds: runner(1, 1, &[]).run_seconds(cell), ..run(cell, 1_000) };

@@ -14,7 +14,9 @@ use std::fmt::Write;
 
 /// Colours, in light and in dark, and how a chart's parts look.
 pub(crate) const STYLE: &str = include_str!("chart.css");
-/// Colours that there are: 0 is for what was published, 1 for Tessera.
+/// The colour of what was published.
+pub(crate) const PUBLISHED: usize = 0;
+/// Colours that there are: 1 is for Tessera.
 pub(crate) const COLORS: usize = 7;
 
 /// What is drawn.
@@ -74,6 +76,20 @@ impl Chart {
             Marks::Lines(lines) => lines.iter().all(|line| line.points.is_empty()),
             Marks::Bars { series, .. } => series.iter().all(|bars| bars.values.iter().all(Option::is_none)),
         }
+    }
+
+    /// Whether it shows nothing that was measured: of several lines or kinds of bars, those of what was published do not count. Of shares,
+    /// which are of the largest or of the first, a single one says nothing.
+    pub(crate) fn is_bare(&self) -> bool {
+        let series: Vec<(usize, usize)> = match &self.marks {
+            Marks::Lines(lines) => lines.iter().map(|line| (line.color, line.points.len())).collect(),
+            Marks::Bars { series, .. } => {
+                series.iter().map(|bars| (bars.color, bars.values.iter().flatten().count())).collect()
+            }
+        };
+        let is_all_published = series.iter().all(|(color, _)| *color == PUBLISHED);
+        let enough = if self.y.starts_with('%') { 2 } else { 1 };
+        !series.iter().any(|(color, values)| (is_all_published || *color != PUBLISHED) && *values >= enough)
     }
 
     /// Both drawings of the chart, of which a page with [`STYLE`] shows the one that fits its width.
@@ -153,6 +169,23 @@ mod tests {
         assert!(svg.contains("class=\"point s0\"") && svg.contains("class=\"point s1\""));
         let of_color = |color: usize| STYLE.matches(&format!("--s{color}:")).count();
         assert!((0..COLORS).all(|color| of_color(color) == 2), "one in light and one in dark");
+    }
+
+    #[test]
+    fn a_chart_without_anything_measured_is_bare() {
+        let chart = |y, points: &[(usize, usize)]| {
+            let line = |(color, points): &(usize, usize)| Line {
+                label: "x".into(),
+                color: *color,
+                points: (0..*points).map(|x| (x as f64, 1.0)).collect(),
+            };
+            Chart { x: "clients", y, marks: Marks::Lines(points.iter().map(line).collect()) }
+        };
+        let is_bare = |y, points: &[(usize, usize)]| chart(y, points).is_bare();
+        assert!(is_bare("ms", &[]) && is_bare("ms", &[(PUBLISHED, 0)]) && is_bare("ms", &[(PUBLISHED, 5), (1, 0)]));
+        assert!(!is_bare("ms", &[(PUBLISHED, 5), (1, 1)]) && !is_bare("ms", &[(PUBLISHED, 5)]));
+        assert!(is_bare("% of the highest", &[(PUBLISHED, 5), (1, 1), (2, 0)]));
+        assert!(!is_bare("% of the highest", &[(PUBLISHED, 5), (1, 1), (2, 2)]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::experiments;
 use crate::driver::{Protocol, Route};
 use crate::workload::RecordShape;
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 pub use servers::SPREAD;
 use servers::{Server, ServerSet};
 use std::fs::File;
@@ -38,7 +39,7 @@ impl FromStr for PeerAddress {
         let shape = "a peer is given as redis://HOST:PORT, redis-cluster://HOST:PORT, memcached://HOST:PORT, etcd://HOST:PORT, \
                      rethinkdb://HOST:PORT/DATABASE.TABLE or pegasus://HOST:PORT/TABLE";
         let (protocol, rest) = text.split_once("://").ok_or(shape)?;
-        let protocol = <Protocol as clap::ValueEnum>::from_str(protocol, false).map_err(|_| shape)?;
+        let protocol = <Protocol as ValueEnum>::from_str(protocol, false).map_err(|_| shape)?;
         let (addresses, table) = rest.split_once('/').unwrap_or((rest, ""));
         let addresses: Vec<String> = addresses.split(',').map(String::from).collect();
         let has_port = |address: &String| address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -168,9 +169,29 @@ impl Peer {
     }
 }
 
+/// # Errors
+/// If no cell would be measured on one that the user has named, with the protocols of those on which some would be.
+pub fn check_used(cells: &[Cell], named: &[PeerAddress]) -> anyhow::Result<()> {
+    let is_used = |protocol| cells.iter().any(|cell| is_measured(cell) && takes(protocol, cell));
+    let Some(unused) = named.iter().find(|at| !is_used(at.protocol)) else { return Ok(()) };
+    let PeerAddress { protocol, addresses, .. } = unused;
+    let others: Vec<String> =
+        Protocol::value_variants().iter().filter(|other| is_used(**other)).map(ToString::to_string).collect();
+    let others = if others.is_empty() { "no protocol".into() } else { others.join(", ") };
+    bail!(
+        "none of the cells can be measured on the peer {protocol}://{}, only on peers of {others}: leave it out, or choose other cells",
+        addresses.join(",")
+    )
+}
+
+/// Whether a cell is measured on peers: read modes are Tessera's own, and a table whose records expire is not filled before.
+fn is_measured(cell: &Cell) -> bool {
+    cell.reads.is_none() && !cell.table.expires
+}
+
 /// What those are called that the user has named, and that a cell is measured on.
 pub fn names(cell: &Cell, named: &[PeerAddress]) -> impl Iterator<Item = String> {
-    let has_any = cell.reads.is_none() && !cell.table.expires;
+    let has_any = is_measured(cell);
     named.iter().filter(move |at| has_any && takes(at.protocol, cell)).map(PeerAddress::name)
 }
 
@@ -180,7 +201,7 @@ pub fn count(cell: &Cell, named: &[PeerAddress]) -> usize {
     let control = has_control(cell) && is_of_one_kind(cell);
     let started = if is_comparable(cell) { 1 + others } else { usize::from(control) };
     let named = named.iter().filter(|at| takes(at.protocol, cell)).count();
-    if cell.reads.is_some() || cell.table.expires { 0 } else { started + named }
+    if is_measured(cell) { started + named } else { 0 }
 }
 
 /// Whether one process that speaks Redis' protocol or a simpler one can be compared with what the cell measures.
@@ -267,6 +288,24 @@ mod tests {
         let mixed = published.versions.iter().map(experiments::version).find(|cell| cell.mix == "1:1").unwrap();
         let limited = experiments::limiter("no limit");
         assert_eq!([count(&mixed, &[]), count(&limited, &[])], [0, 0]);
+    }
+
+    /// Such a peer was once left out without a word.
+    #[test]
+    fn a_peer_that_no_cell_is_measured_on_is_refused() {
+        let published = Published::read();
+        let check = |experiment: Experiment, peers: &[&str]| {
+            let named: Vec<PeerAddress> = peers.iter().map(|peer| peer.parse().unwrap()).collect();
+            check_used(&experiment.cells(&published), &named).map_err(|error| error.to_string())
+        };
+        let (redis, rethinkdb) = ("redis://db:6379", "rethinkdb://db:28015/test.t");
+        assert_eq!(check(Experiment::MapReduce, &[rethinkdb]), Ok(()));
+        let error = check(Experiment::MapReduce, &[rethinkdb, redis]).unwrap_err();
+        assert!(error.contains("the peer redis://db:6379, only on peers of rethinkdb:"), "{error}");
+        assert_eq!(check(Experiment::Rethinkdb, &[rethinkdb, redis]), Ok(()));
+        assert!(check(Experiment::Rethinkdb, &["memcached://db:11211"]).unwrap_err().contains("etcd"));
+        let filling = check_used(&[experiments::nubase_steady()], &[redis.parse().unwrap()]);
+        assert!(filling.unwrap_err().to_string().contains("only on peers of no protocol"));
     }
 
     #[test]

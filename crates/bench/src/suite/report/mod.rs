@@ -39,6 +39,11 @@ impl Material {
         self.result(cell)?.shown()
     }
 
+    /// Whether all that was measured is of quick suites.
+    fn is_quick(&self) -> bool {
+        self.results.values().filter(|result| result.shown().is_some()).all(|result| result.is_quick)
+    }
+
     /// What was measured of an experiment.
     fn of(&self, experiment: Experiment) -> Vec<&CellResult> {
         let results = experiment.cells(&self.published).into_iter().filter_map(|cell| self.results.get(&cell.id()));
@@ -59,6 +64,8 @@ pub fn write(directory: &Path) -> anyhow::Result<PathBuf> {
     if blocks.is_empty() {
         bail!("nothing was measured yet");
     }
+    // Below the title.
+    blocks.splice(1..1, summary::notes(&material));
     for experiment in ALL {
         let measured = material.of(experiment);
         if !measured.is_empty() {
@@ -71,8 +78,17 @@ pub fn write(directory: &Path) -> anyhow::Result<PathBuf> {
         blocks.extend(model::blocks(&material));
         blocks.extend(summary::how(&material));
     }
+    blocks.retain(has_something_to_show);
     document::write(&blocks, directory)?;
     Ok(directory.join("index.html"))
+}
+
+fn has_something_to_show(block: &Block) -> bool {
+    match block {
+        Block::Figure { chart, .. } => !chart.is_bare(),
+        Block::Table { rows, .. } => !rows.is_empty(),
+        _ => true,
+    }
 }
 
 fn section(experiment: Experiment, material: &Material) -> Vec<Block> {

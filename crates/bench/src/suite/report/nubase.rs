@@ -23,6 +23,9 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
     ];
     let mut rows = Vec::new();
     for row in &material.published.nubase {
+        let Some((result, run)) = result(material, row).and_then(|result| Some((result, result.shown()?))) else {
+            continue;
+        };
         let network = if row.network_in.is_empty() {
             "-".into()
         } else {
@@ -31,9 +34,6 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
         let slow = format!("{} %", row.timeout_ratio_10ms_percent);
         let names = [row.engine.clone(), row.op.clone(), whole(row.value_bytes as f64), "published".into()];
         rows.push([&names[..], &[whole(row.ops_per_s), row.cpu_usage.clone(), network, slow, String::new()]].concat());
-        let Some((result, run)) = result(material, row).and_then(|result| Some((result, result.shown()?))) else {
-            continue;
-        };
         rows.push(searched("Tessera, two copies", &result.tessera, run));
         for (name, measured) in &result.peers {
             rows.extend(measured.shown().map(|run| searched(name, measured, run)));

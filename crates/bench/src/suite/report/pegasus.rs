@@ -20,10 +20,19 @@ pub(super) fn versions(material: &Material) -> Vec<Block> {
     )];
     let about = ["case", "clients", "R:W", "record, B", "copies", "who"];
     for rows in material.published.versions.chunk_by(|one, other| one.version == other.version) {
+        let result = |row| {
+            let result = material.result(&experiments::version(row))?;
+            Some((row, result, result.shown()?))
+        };
+        let measured: Vec<(&VersionRow, &CellResult, &RunResult)> = rows.iter().filter_map(result).collect();
+        if measured.is_empty() {
+            continue;
+        }
         blocks.push(Block::Heading(3, format!("Pegasus {}", rows[0].version)));
-        let hits: &[&str] = if rows.iter().any(reads_several) { &["cache hits"] } else { &[] };
+        let hits: &[&str] = if measured.iter().any(|(row, ..)| reads_several(row)) { &["cache hits"] } else { &[] };
         let head = [&about[..], &FIGURES, &["ops, per CPU-s", "ratio"], hits].concat();
-        let rows = rows.iter().flat_map(|row| version_rows(material, row, !hits.is_empty())).collect();
+        let of_row = |(row, result, run)| version_rows(row, result, run, !hits.is_empty());
+        let rows = measured.into_iter().flat_map(of_row).collect();
         blocks.push(Block::Table { head, rows });
     }
     blocks
@@ -34,7 +43,8 @@ fn reads_several(row: &VersionRow) -> bool {
     row.case.starts_with("multi_get")
 }
 
-fn version_rows(material: &Material, row: &VersionRow, has_hits: bool) -> [Vec<String>; 2] {
+/// What was published, and what was measured.
+fn version_rows(row: &VersionRow, result: &CellResult, run: &RunResult, has_hits: bool) -> [Vec<String>; 2] {
     let (record, replicas) = (whole(row.value_bytes as f64), row.replicas.to_string());
     let mut theirs = vec![row.case.clone(), row.threads.clone(), row.read_write.clone(), record, replicas];
     theirs.push("published".into());
@@ -43,20 +53,12 @@ fn version_rows(material: &Material, row: &VersionRow, has_hits: bool) -> [Vec<S
     theirs.extend(["", ""].map(String::from));
     let mut ours = vec![String::new(); 5];
     ours.push("Tessera".into());
-    let result = material.result(&experiments::version(row));
-    match result.and_then(|result| result.shown()) {
-        Some(run) => {
-            ours.extend(
-                figures(&run.reads, run.seconds).into_iter().chain(figures(&run.writes, run.seconds)).map(or_dash),
-            );
-            let theirs = row.r_qps.unwrap_or(0.0) + row.w_qps.unwrap_or(0.0);
-            ours.extend([per_cpu(run), format!("{:.3}", run.operations_per_second / theirs)]);
-        }
-        None => ours.extend(["-"; 10].map(String::from)),
-    }
+    ours.extend(figures(&run.reads, run.seconds).into_iter().chain(figures(&run.writes, run.seconds)).map(or_dash));
+    let ratio = run.operations_per_second / (row.r_qps.unwrap_or(0.0) + row.w_qps.unwrap_or(0.0));
+    ours.extend([per_cpu(run), format!("{ratio:.3}")]);
     if has_hits {
         theirs.push(String::new());
-        ours.push(result.and_then(|result| result.cache_hit_rate).map_or("-".into(), percent));
+        ours.push(result.cache_hit_rate.map_or("-".into(), percent));
     }
     [theirs, ours]
 }
@@ -87,17 +89,12 @@ pub(super) fn latency(material: &Material) -> Vec<Block> {
         "Five nodes, records of 1 KB, three copies. The charts of throughput show it as a share of the highest, to compare shapes: here \
          two cores are busy long before the published servers are.",
     )];
-    let rows = material.published.latency.iter().map(|row| {
+    let rows = material.published.latency.iter().filter_map(|row| {
+        let run = material.run(&experiments::latency(&row.case, &row.threads))?;
         let mut cells = vec![row.case.clone(), row.threads.clone(), whole(row.qps), whole(row.p99_us)];
-        match material.run(&experiments::latency(&row.case, &row.threads)) {
-            Some(run) => {
-                let p99 = p99_ms(&row.case, run) * 1e3;
-                cells.extend([whole(run.operations_per_second), whole(p99), per_cpu(run)]);
-                cells.push(format!("{:.3}", run.operations_per_second / row.qps));
-            }
-            None => cells.extend(["-"; 4].map(String::from)),
-        }
-        cells
+        cells.extend([whole(run.operations_per_second), whole(p99_ms(&row.case, run) * 1e3), per_cpu(run)]);
+        cells.push(format!("{:.3}", run.operations_per_second / row.qps));
+        Some(cells)
     });
     blocks.push(Block::Table { head, rows: rows.collect() });
     for case in ["write", "read"] {
@@ -143,9 +140,9 @@ pub(super) fn limiter(material: &Material) -> Vec<Block> {
     let mut rows = Vec::new();
     let (mut lines, mut disk_lines) = (Vec::new(), Vec::new());
     for (number, row) in published.iter().enumerate() {
+        let Some(run) = material.run(&experiments::limiter(&row.setting)) else { continue };
         let theirs = [row.max_write_qps, row.p99_us, row.p999_us, row.p9999_us].map(whole);
         rows.push([vec![row.setting.clone(), "published".into()], theirs.into(), vec![String::new()]].concat());
-        let Some(run) = material.run(&experiments::limiter(&row.setting)) else { continue };
         let writes = &run.writes;
         let ours = [writes.p99_ms, writes.p999_ms, writes.p9999_ms].map(|ms| whole(ms * 1e3));
         let rate = vec![String::new(), "Tessera".into(), whole(run.operations_per_second)];
@@ -211,12 +208,13 @@ pub(super) fn partitions(material: &Material) -> Vec<Block> {
         "Tessera, writes per CPU-s",
         "Tessera, reads per CPU-s",
     ];
-    let rows = published.iter().map(|row| {
+    let rows = published.iter().filter_map(|row| {
         let [writes, reads] = experiments::partitions(row.partitions).map(|cell| material.run(&cell));
+        writes.or(reads)?;
         let rate = |run: Option<&RunResult>| or_dash(run.map(|run| run.operations_per_second));
         let cost = |run: Option<&RunResult>| run.map_or("-".into(), per_cpu);
         let published = [row.partitions.to_string(), whole(row.w_qps), whole(row.r_qps)];
-        [published.as_slice(), &[rate(writes), rate(reads), cost(writes), cost(reads)]].concat()
+        Some([published.as_slice(), &[rate(writes), rate(reads), cost(writes), cost(reads)]].concat())
     });
     let mut blocks = vec![
         Block::text("Five nodes; writes with 3*40 clients, reads with 3*50."),

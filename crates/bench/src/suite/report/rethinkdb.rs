@@ -98,6 +98,10 @@ pub(super) fn workloads(material: &Material) -> Vec<Block> {
     let mut rows = Vec::new();
     for workload in &WORKLOADS {
         for nodes in RETHINKDB_NODES {
+            let is_measured = |protocol| material.run(&workload.cell(protocol, nodes)).is_some();
+            if !RETHINKDB_PROTOCOLS.into_iter().any(is_measured) {
+                continue;
+            }
             let begin = rows.len();
             let mut row = |who: &str, cells: [String; 5]| {
                 let is_first = rows.len() == begin;
@@ -219,19 +223,14 @@ pub(super) fn map_reduce(material: &Material) -> Vec<Block> {
     };
     let (mut rows, mut costs) = (Vec::new(), Vec::new());
     for nodes in MAP_REDUCE_NODES {
+        let Some(of_nodes) = run(nodes) else { continue };
         let seconds = published_query(material, nodes);
         let share = seconds.zip(published_query(material, 1)).map(|(seconds, one)| seconds / one);
         let shown = seconds.map_or("-".into(), |seconds| seconds.to_string());
         let share = share.map_or("-".into(), |share| format!("{share:.3}"));
-        let mut cells = vec!["Tessera".into(), nodes.to_string(), shown, share];
-        match run(nodes) {
-            Some(run) => {
-                costs.extend(document_cost(run).map(|cost| (f64::from(nodes), cost)));
-                cells.extend(measured(run));
-            }
-            None => cells.extend(["-"; 5].map(String::from)),
-        }
-        rows.push(cells);
+        costs.extend(document_cost(of_nodes).map(|cost| (f64::from(nodes), cost)));
+        let about = ["Tessera".into(), nodes.to_string(), shown, share];
+        rows.push([&about[..], &measured(of_nodes)].concat());
         for (name, run) in material.result(&experiments::map_reduce(nodes)).into_iter().flat_map(peers) {
             let blank = [name.to_string(), String::new(), String::new(), String::new()];
             rows.push([&blank[..], &measured(run)].concat());

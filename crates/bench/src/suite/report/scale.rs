@@ -66,21 +66,23 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
     if has_control {
         head.extend(["as many redis-server, ops/s", "as many redis-server, CPU µs per op"]);
     }
-    let rows = published.iter().map(|row| {
+    let rows = published.iter().filter_map(|row| {
+        let run = result(row).and_then(CellResult::shown)?;
         let mut cells = vec![row.case.clone(), row.threads.clone(), row.nodes.to_string(), whole(row.qps)];
-        match result(row).and_then(CellResult::shown) {
-            Some(run) => cells.extend([whole(run.operations_per_second), cost_shown(run), per_cpu(run)]),
-            None => cells.extend(["-"; 3].map(String::from)),
-        }
+        cells.extend([whole(run.operations_per_second), cost_shown(run), per_cpu(run)]);
         match result(row).and_then(control) {
             Some(run) => cells.extend([whole(run.operations_per_second), cost_shown(run)]),
             None if has_control => cells.extend(["-"; 2].map(String::from)),
             None => {}
         }
-        cells
+        Some(cells)
     });
     blocks.push(Block::Table { head, rows: rows.collect() });
-    for case in ["write", "read"] {
+    let is_measured = |case: &&str| {
+        let mut rows = published.iter().filter(|row| row.case == *case);
+        rows.any(|row| result(row).and_then(CellResult::shown).is_some())
+    };
+    for case in ["write", "read"].into_iter().filter(is_measured) {
         let lines = |label: &str, first: usize, value: &dyn Fn(&str, u16, f64) -> Option<f64>| -> Vec<Line> {
             let of = |(number, nodes): (usize, u16)| {
                 let rows = published.iter().filter(|row| row.case == case && row.nodes == nodes);

@@ -2,6 +2,7 @@
 
 use crate::measure::Summary;
 use crate::report::RunResult;
+pub(super) use crate::report::chart::PUBLISHED;
 use crate::report::chart::{Bars, Line};
 pub(super) use crate::report::number::{exact, whole};
 use crate::suite::peer;
@@ -9,7 +10,6 @@ use crate::suite::published::clients;
 use crate::suite::result::CellResult;
 
 /// Colours that mean the same in all charts where they are not those of several sizes or settings.
-pub(super) const PUBLISHED: usize = 0;
 pub(super) const TESSERA: usize = 1;
 pub(super) const REDIS: usize = 2;
 pub(super) const MEMCACHED: usize = 3;

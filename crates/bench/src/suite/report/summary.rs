@@ -14,18 +14,26 @@ pub(super) fn blocks(material: &Material, first: &RunResult) -> Vec<Block> {
     let host = &first.host;
     let all = experiments::cells(&ALL, &material.published);
     let measured = all.iter().filter(|cell| material.run(cell).is_some()).count();
-    let what = match all.len() - measured {
-        0 => "Every published table and figure".to_string(),
-        _ => format!("A part, {measured} of {} cells, of the published tables and figures", all.len()),
+    let (title, what) = match all.len() - measured {
+        0 => ("The published experiments, measured here", "Every published table and figure".to_string()),
+        _ => {
+            let is_quick = material.is_quick();
+            let (title, part) = if is_quick {
+                ("A quick look at the published experiments, measured here", "A quick selection")
+            } else {
+                ("A part of the published experiments, measured here", "A part")
+            };
+            (title, format!("{part}, {measured} of {} cells, of the published tables and figures", all.len()))
+        }
     };
     let scale = first.settings.command.split(" --scale ").nth(1).and_then(|rest| rest.split(' ').next());
     let mut blocks = vec![
-        Block::Heading(1, "The published experiments, measured here".into()),
+        Block::Heading(1, title.into()),
         Block::Tiles(tiles(material, measured, all.len())),
         Block::Text(format!(
             "{what} of Apache Pegasus, RethinkDB 2.1.5 and nubase, repeated with Tessera {}; {}. \
              `tessera bench suite published --scale {}` repeats all. A cell is a workload on a table of a cluster; several published \
-             figures may share one.",
+             figures may share one. What was not measured has no row and no chart.",
             host.tessera_version,
             lengths(material),
             scale.unwrap_or("small"),
@@ -55,6 +63,25 @@ pub(super) fn blocks(material: &Material, first: &RunResult) -> Vec<Block> {
         blocks.extend(places.into_iter().map(Block::Text));
     }
     blocks
+}
+
+/// What is to be known before anything else is read.
+pub(super) fn notes(material: &Material) -> Vec<Block> {
+    let quick = material.is_quick().then(|| {
+        "This is the report of a quick suite: a few cells of each experiment, none of them on more than five nodes, and searches that try \
+         few rates. `tessera bench suite published` measures all."
+            .to_string()
+    });
+    let loads = || material.results.values().filter_map(|result| result.shown()?.machine);
+    let disturbed = loads().filter(|load| load.warning().is_some()).count();
+    let busy = (disturbed > 0).then(|| {
+        format!(
+            "The machine was busy with something else in {disturbed} of {} cells: compare ratios of one cell, not figures, or measure them \
+             again on a quiet machine. How busy it was is told at the end.",
+            loads().count()
+        )
+    });
+    quick.into_iter().chain(busy).map(Block::Note).collect()
 }
 
 fn placement(first: &RunResult) -> String {
@@ -128,7 +155,7 @@ pub(super) fn how(material: &Material) -> Vec<Block> {
     if bound > 0 {
         blocks.push(Block::Note(format!(
             "In {bound} of {} cells the load generator used up its core, the server did not keep up with the rate that was \
-             asked, or something else disturbed the run: their files say so under `warnings`.",
+             asked, reads did not find what they asked for, or something else disturbed the run: their files say so under `warnings`.",
             material.results.len()
         )));
     }

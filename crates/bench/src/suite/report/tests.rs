@@ -1,19 +1,25 @@
 //! The report as a whole, of results that were made up.
 
 use super::*;
+use crate::machine::MachineLoad;
 use crate::measure::{Latencies, Second};
 use crate::report::Settings;
 use crate::run::Measured;
 use crate::suite::compare;
 use crate::suite::experiments;
 use crate::suite::peer;
-use crate::suite::result::Measurement;
+use crate::suite::result::{Measurement, runs_of};
 use std::time::Duration;
 
-/// A run of so many reads and writes in two seconds.
+/// A run of so many reads in two seconds.
 pub(in crate::suite) fn run(cell: &Cell, operations: u64) -> RunResult {
-    let (mut reads, writes) = (Latencies::new(Duration::from_secs(1)), Latencies::new(Duration::from_secs(1)));
+    let mut reads = Latencies::new(Duration::from_secs(1));
     reads.record(Duration::from_micros(123), operations);
+    run_of(cell, reads, operations)
+}
+
+fn run_of(cell: &Cell, reads: Latencies, operations: u64) -> RunResult {
+    let writes = Latencies::new(Duration::from_secs(1));
     let (elapsed, cpu) = (Duration::from_secs(2), Duration::from_secs(1));
     // Seconds of a run differ by a tenth, so runs that differ by less are alike.
     let second = |second| Second {
@@ -194,6 +200,73 @@ fn a_run_is_a_page_of_its_own() {
     assert!(page.contains("12345") && page.contains(&cells[0].id()) && !page.contains("href="));
 }
 
+/// A quick report once had the title of the whole one, rows without a figure, and shares of a single point.
+#[test]
+fn a_quick_report_says_so_and_shows_only_what_was_measured() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let cell = experiments::latency("read", "3*50");
+    let machine = Some(MachineLoad { others_share: Some(0.5), steal_share: 0.0 });
+    let runs = vec![RunResult { machine, ..run(&cell, 24_690) }];
+    let tessera = Measurement { runs, ..Measurement::default() };
+    let measured = CellResult { tessera, is_quick: true, ..CellResult::new(cell) };
+    measured.write(directory.path()).unwrap();
+    write(directory.path()).unwrap();
+    let markdown = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
+    let title = "# A quick look at the published experiments, measured here\n\n> This is the report of a quick suite";
+    assert!(markdown.starts_with(title), "{markdown}");
+    assert!(markdown.contains("\n> The machine was busy with something else in 1 of 1 cells"), "{markdown}");
+    assert!(!markdown.contains(&"| - ".repeat(9)), "{markdown}");
+    assert!(markdown.contains("### Pegasus 2.4.0") && !markdown.contains("### Pegasus 1.12.2"), "{markdown}");
+    let figures = quoted(&markdown.replace(')', "\""), "(figures/").join(" ");
+    assert!(figures.contains("latency-read-p99.svg"), "{figures}");
+    assert!(!figures.contains("latency-read-qps") && !figures.contains("latency-write"), "{figures}");
+
+    CellResult { is_quick: false, ..measured }.write(directory.path()).unwrap();
+    write(directory.path()).unwrap();
+    let markdown = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
+    assert!(markdown.starts_with("# A part of the published experiments") && !markdown.contains("quick suite"));
+}
+
+/// The files of cells were once refused.
+#[test]
+fn runs_are_read_from_files_of_cells_and_of_runs() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let cell = experiments::latency("read", "3*50");
+    let of = |operations| Measurement { runs: vec![run(&cell, operations)], ..Measurement::default() };
+    let peers = [("redis-server 7".to_string(), of(2_000))].into();
+    let result = CellResult { tessera: of(1_000), peers, ..CellResult::new(cell.clone()) };
+    result.write(directory.path()).unwrap();
+    let runs = runs_of(&CellResult::path(directory.path(), &cell)).unwrap();
+    let told: Vec<_> = runs.iter().map(|run| (run.settings.name.clone(), run.operations)).collect();
+    assert_eq!(told, [(cell.id(), 1_000), (format!("{}: redis-server 7", cell.id()), 2_000)]);
+    let file = directory.path().join("run.json");
+    std::fs::write(&file, serde_json::to_vec(&runs[1]).unwrap()).unwrap();
+    assert_eq!(runs_of(&file).unwrap()[0].operations, 2_000);
+    std::fs::write(&file, "{}").unwrap();
+    assert!(runs_of(&file).unwrap_err().to_string().contains("no result of this version"));
+}
+
+/// What reads nothing is quick, and once did not say so.
+#[test]
+fn reads_that_find_nothing_are_told() {
+    let cells = Experiment::Partitions.cells(&Published::read());
+    let of = |absent: u64| {
+        let mut reads = Latencies::new(Duration::from_secs(1));
+        reads.record(Duration::from_micros(123), 1_000);
+        reads.looked_up(1_000, absent);
+        run_of(&cells[0], reads, 1_000)
+    };
+    let (none, most) = (of(1_000), of(10));
+    assert_eq!((none.found_share, most.found_share), (Some(0.0), Some(0.99)));
+    assert!(none.warnings.iter().any(|warning| warning.starts_with("reads found 0.0 % of the records")));
+    assert!(!most.warnings.iter().any(|warning| warning.contains("reads found")));
+    let ycsb = crate::report::ycsb(&none, "UPDATE");
+    assert!(ycsb.contains("[READ], Return=OK, 0\n[READ], Return=NOT_FOUND, 1000\n"), "{ycsb}");
+    let table = crate::report::table(&[none, most, run(&cells[0], 1_000)]);
+    let shares: Vec<&str> = table.lines().skip(2).filter_map(|line| line.rsplit(" | ").next()).collect();
+    assert_eq!(shares, ["0.0 % |", "99.0 % |", "- |"]);
+}
+
 #[test]
 fn what_changed_by_more_than_noise_is_told() {
     let [before, same, after] = [(); 3].map(|()| tempfile::TempDir::new().unwrap());
@@ -203,6 +276,28 @@ fn what_changed_by_more_than_noise_is_told() {
     assert!(compare(before.path(), same.path()).unwrap().contains("; 0 changed"));
     let changes = compare(before.path(), after.path()).unwrap();
     assert!(changes.contains("+100 %") && !changes.contains("; 0 changed"), "{changes}");
+}
+
+/// A search ends with a run at a fixed rate, whose seconds do not differ: that was once told as no noise at all.
+#[test]
+fn noise_that_is_not_known_and_machines_that_differ_are_told() {
+    let search = experiments::nubase("MDB", "GET", 1_024);
+    let measured = |operations: u64, cores| {
+        let directory = tempfile::TempDir::new().unwrap();
+        let mut run = run(&search, operations);
+        run.host.cores = cores;
+        run.timeline.iter_mut().for_each(|second| second.operations = operations / 2);
+        let tessera = Measurement { runs: vec![run], ..Measurement::default() };
+        CellResult { tessera, ..CellResult::new(search.clone()) }.write(directory.path()).unwrap();
+        directory
+    };
+    let [before, similar, elsewhere] = [measured(10_000, 4), measured(10_500, 4), measured(20_000, 64)];
+    let text = compare(before.path(), similar.path()).unwrap();
+    assert!(text.contains("1 cells are in both; 0 changed") && !text.contains("the same machine"), "{text}");
+    let text = compare(before.path(), elsewhere.path()).unwrap();
+    assert!(text.contains("| not known |\n") && text.contains("The noise of 1 of them is not known"), "{text}");
+    assert!(text.starts_with("> They were not measured on the same machine"), "{text}");
+    assert!(text.contains(" with 4 cores and ") && text.contains(" with 64 cores and "), "{text}");
 }
 
 #[test]

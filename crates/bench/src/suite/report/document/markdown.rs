@@ -17,7 +17,6 @@ fn block(block: &Block) -> String {
             table(&["figure", "what"], &rows)
         }
         Block::Table { head, rows } => table(head, rows),
-        Block::Figure { title, chart, .. } if chart.is_empty() => format!("{title}: nothing was recorded."),
         Block::Figure { name, title, .. } => format!("{title}\n\n![{title}](figures/{name}.svg)"),
     }
 }

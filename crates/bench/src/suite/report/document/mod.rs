@@ -66,9 +66,7 @@ pub fn write(blocks: &[Block], directory: &Path) -> anyhow::Result<()> {
     let figures = directory.join("figures");
     std::fs::create_dir_all(&figures).with_context(|| figures.display().to_string())?;
     for block in blocks {
-        if let Block::Figure { name, title, chart } = block
-            && !chart.is_empty()
-        {
+        if let Block::Figure { name, title, chart } = block {
             std::fs::write(figures.join(format!("{name}.svg")), chart.file(title))?;
         }
     }

@@ -72,9 +72,6 @@ fn shown(block: &Block) -> String {
             format!("<dl class=\"tiles\">{}</dl>", tiles.iter().map(tile).collect::<String>())
         }
         Block::Table { head, rows } => table(head, rows),
-        Block::Figure { title, chart, .. } if chart.is_empty() => {
-            format!("<p>{}: nothing was recorded.</p>", escape(title))
-        }
         Block::Figure { title, chart, .. } => figure(title, chart),
     }
 }
