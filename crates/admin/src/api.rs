@@ -8,6 +8,7 @@ use crate::tables::all_counted;
 use crate::{AdminListener, access, cluster, compaction, comparison, doors, metrics, queries, tables, traffic, users};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -26,8 +27,7 @@ impl AdminServer {
     }
 
     fn router(self) -> Router {
-        let guarded = Router::new()
-            .route("/v1/status", get(status))
+        let of_catalog = Router::new()
             .route("/v1/cluster", get(cluster::show))
             .route("/v1/nodes/{id}", axum::routing::delete(cluster::remove))
             .route("/v1/nodes/{id}/drain", post(cluster::drain))
@@ -48,7 +48,13 @@ impl AdminServer {
             .route("/v1/users/{name}/grant", post(users::grant))
             .route("/v1/dropped", get(tables::list_dropped))
             .route("/v1/dropped/{number}/recall", post(tables::recall))
+            .layer(axum::middleware::from_fn_with_state(self.clone(), refuse_if_removed));
+        let guarded = Router::new()
+            .route("/v1/status", get(status))
             .route("/metrics", get(show_metrics))
+            .merge(of_catalog)
+            .layer(axum::middleware::from_fn(doors::guard_changes))
+            // Behind the layers before, so that a method that a path does not take is refused as such, whatever the body is.
             .method_not_allowed_fallback(other_method)
             .layer(axum::middleware::map_response(in_json))
             .layer(axum::middleware::from_fn_with_state(self.clone(), access::authenticate))
@@ -57,7 +63,7 @@ impl AdminServer {
             None => Router::new(),
             Some(sessions) => queries::router(sessions)
                 .layer(axum::middleware::from_fn_with_state(self.clone(), access::log_in))
-                .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard_queries)),
+                .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard)),
         };
         Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
@@ -68,6 +74,14 @@ impl AdminServer {
             .fallback(no_such_path)
             .with_state(self)
     }
+}
+
+/// A node that was removed knows the catalog of an earlier time, and hears of no change.
+async fn refuse_if_removed(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
+    if server.store().is_removed() {
+        return Failure::from(RequestError::Removed).into_response();
+    }
+    next.run(request).await
 }
 
 async fn no_such_path(request: Request) -> Failure {
@@ -136,6 +150,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     Json(json!({
         "cluster": cluster,
         "version": env!("CARGO_PKG_VERSION"),
+        "is_removed": server.store().is_removed(),
         "partitions": partitions,
         "serving_partitions": serving,
         "issues": issues,

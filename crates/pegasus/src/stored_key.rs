@@ -48,10 +48,11 @@ pub(crate) fn expire_ts(expiry: Expiry) -> i32 {
     u32::try_from(seconds).unwrap_or(u32::MAX).cast_signed()
 }
 
-/// Seconds that a record has left, at least one; -1 for one that does not end.
+/// Seconds that a record has left, at least one; -1 for one that does not end. Both times count by whole seconds, as in Pegasus, so that a
+/// record that has just been given a number of seconds has no more of them left.
 pub(crate) fn seconds_left(expiry: Expiry, now: UnixMillis) -> i32 {
     let Some(end) = expiry.earliest() else { return -1 };
-    let seconds = end.get().div_ceil(1_000).saturating_sub(now.get() / 1_000).max(1);
+    let seconds = (end.get() / 1_000).saturating_sub(now.get() / 1_000).max(1);
     i32::try_from(seconds).unwrap_or(i32::MAX)
 }
 
@@ -85,6 +86,11 @@ mod tests {
         assert_eq!(expire_ts(Expiry::NEVER), 0);
         let now = UnixMillis::new((EPOCH + 100) * 1_000 + 500);
         assert_eq!(seconds_left(expiry(103, b""), now), 3);
+        // The time of a default is told to the millisecond. A second too many was told.
+        let default = Expiry::at_key(now.checked_add_millis(60_000));
+        assert_eq!(seconds_left(default, now), 60);
+        let after = |millis: u64| now.checked_add_millis(millis).unwrap();
+        assert_eq!((seconds_left(default, after(59_400)), seconds_left(default, after(59_900))), (1, 1));
         assert_eq!(seconds_left(Expiry::NEVER, now), -1);
     }
 }

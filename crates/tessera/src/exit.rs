@@ -23,8 +23,21 @@ pub enum ExitError {
 }
 
 impl ExitError {
+    /// That a node which this process has started ended with a code, in the kind for which the code stands.
+    pub fn of_node(code: Option<i32>, reason: String) -> Self {
+        match code {
+            Some(4) => Self::AddressInUse(reason),
+            Some(5) => Self::DataDirectory(reason),
+            _ => Self::Other(reason),
+        }
+    }
+
     pub fn code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.number())
+    }
+
+    fn number(&self) -> u8 {
+        match self {
             Self::Other(_) | Self::Unauthorized(_) => 1,
             Self::Usage(_) => 2,
             Self::Config(_) => 3,
@@ -32,6 +45,20 @@ impl ExitError {
             Self::DataDirectory(_) => 5,
             Self::ReplicasDiffer(_) => 6,
             Self::ReplicasNotCompared(_) => 7,
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_started_a_node_ends_with_its_code() {
+        for error in [ExitError::AddressInUse(String::new()), ExitError::DataDirectory(String::new())] {
+            let again = ExitError::of_node(Some(error.number().into()), "why".into());
+            assert_eq!((again.number(), again.to_string()), (error.number(), "why".into()));
+        }
+        assert_eq!(ExitError::of_node(None, String::new()).number(), 1);
     }
 }

@@ -32,6 +32,8 @@ const ONEBOX_TABLES: [(&str, u32); 2] = [("temp", 8), ("stat", 4)];
 const READY: Duration = Duration::from_secs(120);
 /// The file of the secret that the nodes share, in the directory of all data.
 const SECRET: &str = "cluster-secret";
+/// The file in a node's folder that tells who it is, once it has founded the cluster or joined it.
+const IDENTITY: &str = "node.json";
 const POLL: Duration = Duration::from_millis(50);
 /// Pause before a node that has ended is started again, long enough to see that the other nodes continue.
 const RESTART: Duration = Duration::from_secs(5);
@@ -113,12 +115,33 @@ fn name_of(data_dir: &Path, number: u16) -> String {
     format!("node-{}", first + number)
 }
 
+/// The nodes in the order in which they are started: those that are members already come first, since the others ask them to be let in.
+fn in_order(args: &LocalArgs) -> Vec<u16> {
+    let mut numbers: Vec<u16> = (0..args.nodes).collect();
+    numbers.sort_by_key(|number| !is_member(args, *number));
+    numbers
+}
+
+/// Whether a node has founded the cluster, or joined it.
+fn is_member(args: &LocalArgs, number: u16) -> bool {
+    args.data_dir.join(name_of(&args.data_dir, number)).join(IDENTITY).exists()
+}
+
+/// The cluster addresses of the other nodes that a new one can ask to be let in; `None` if a port is too large.
+fn seeds(args: &LocalArgs, number: u16) -> Option<Vec<String>> {
+    let others = (0..args.nodes).filter(|other| *other != number && is_member(args, *other));
+    let address = |other| {
+        let port = PEER_PORT.checked_add(args.port_offset)?.checked_add(port_offset(other))?;
+        Some(format!("127.0.0.1:{port}"))
+    };
+    others.map(address).collect()
+}
+
 /// What a node is started with.
 fn start_args(args: &LocalArgs, number: u16) -> Result<StartArgs, ExitError> {
     let usage =
         || ExitError::Usage(format!("--port-offset {} is too large for {} nodes", args.port_offset, args.nodes));
     let offset = args.port_offset.checked_add(port_offset(number)).ok_or_else(usage)?;
-    let first = PEER_PORT.checked_add(args.port_offset).ok_or_else(usage)?;
     let mut overrides = Vec::new();
     if args.pegasus_onebox {
         // Neighbouring ports, whatever the offset.
@@ -152,7 +175,7 @@ fn start_args(args: &LocalArgs, number: u16) -> Result<StartArgs, ExitError> {
     Ok(StartArgs {
         data_dir: Some(args.data_dir.join(name_of(&args.data_dir, number))),
         port_offset: Some(offset),
-        join: (number > 0).then(|| format!("127.0.0.1:{first}")).into_iter().collect(),
+        join: seeds(args, number).ok_or_else(usage)?,
         overrides,
         ..StartArgs::default()
     })
@@ -201,15 +224,18 @@ fn is_set(args: &LocalArgs, name: &str) -> bool {
         || std::env::vars().any(|(name, _)| name.starts_with(&variable))
 }
 
-/// Starts the nodes, waits until all of them serve, prints that, and then restarts each node that ends.
+/// Starts the nodes, waits until all of them serve, prints that, and then restarts each node that ends. Nodes that were removed from the
+/// cluster are left out.
 async fn watch(args: &LocalArgs, nodes: &mut Vec<Node>) -> Result<(), ExitError> {
     // Since the last one was started.
     let mut began = Instant::now();
     let mut is_ready = false;
+    let mut to_start = in_order(args).into_iter();
     loop {
         // New nodes join one after the other, so that the second one gets the number 2.
-        while nodes.len() < usize::from(args.nodes) && nodes.iter().all(|node| identity(node).is_some()) {
-            let number = u16::try_from(nodes.len()).expect("there are fewer nodes than 65,536");
+        while nodes.iter().all(|node| identity(node).is_some())
+            && let Some(number) = to_start.next()
+        {
             nodes.push(start(args, number)?);
             began = Instant::now();
         }
@@ -218,32 +244,67 @@ async fn watch(args: &LocalArgs, nodes: &mut Vec<Node>) -> Result<(), ExitError>
             let (port, log) = (REDIS_PORT + args.port_offset + port_offset(node.number), node.log.display());
             let ended = format!("the node with port {port} ended by itself ({status}); its last words are in {log}");
             if !is_ready {
-                let words = last_words(&node.log).map_or_else(String::new, |words| format!(": {words}"));
-                return Err(ExitError::Other(ended + &words));
+                let words = last_words(&node.log).unwrap_or_default();
+                let words = words.strip_prefix("error: ").unwrap_or(&words);
+                return Err(ExitError::of_node(status.code(), format!("{ended}: {words}")));
             }
             println!("{ended}; it is started again in {} seconds", RESTART.as_secs());
             tokio::time::sleep(RESTART).await;
             *node = start(args, node.number)?;
         }
-        let is_complete = nodes.len() == usize::from(args.nodes);
-        if !is_ready && is_complete && nodes.iter().all(|node| serves(node, nodes.len())) {
-            is_ready = true;
-            if args.pegasus_onebox {
-                create_onebox_tables(&nodes[0].admin)?;
+        if !is_ready {
+            let (is_complete, count) = (to_start.as_slice().is_empty(), nodes.len());
+            let standing = |node: &Node| match is_complete {
+                true => standing(node, count),
+                // The others are started when this one has joined.
+                false if identity(node).is_none() => Standing::Starts,
+                false => Standing::Serves,
+            };
+            let standings: Vec<Standing> = nodes.iter().map(standing).collect();
+            if let Some(at) = standings.iter().position(|standing| *standing == Standing::Removed) {
+                let mut removed = nodes.remove(at);
+                stop(std::slice::from_mut(&mut removed)).await;
+                println!("{}", left_out(&removed.directory));
+                if nodes.is_empty() {
+                    return Err(ExitError::DataDirectory("no node is left that is part of a cluster".into()));
+                }
+                continue;
             }
-            match call(&nodes[0].admin, "GET", "/v1/cluster", None) {
-                Ok(cluster) => node_command::print_nodes(&cluster),
-                Err(ExitError::Unauthorized(error)) => println!("the nodes are not shown here: {error}"),
-                Err(error) => return Err(error),
+            if is_complete && standings.iter().all(|standing| *standing == Standing::Serves) {
+                is_ready = true;
+                if args.pegasus_onebox {
+                    create_onebox_tables(&nodes[0].admin)?;
+                }
+                show_ready(&nodes[0].admin)?;
+            } else if began.elapsed() >= READY {
+                let waiting = nodes.iter().zip(&standings).filter(|(_, standing)| **standing == Standing::Starts);
+                let logs: Vec<_> = waiting.map(|(node, _)| node.log.display().to_string()).collect();
+                return Err(ExitError::Other(format!("not ready within {READY:?}; see {}", logs.join(" and "))));
             }
-            let tls = if nodes[0].admin.own_certificate.is_some() { "--tls --cacert FILE " } else { "" };
-            println!("\nready: any node answers, e.g. redis-cli {tls}-p PORT; Ctrl-C stops all");
-        }
-        if !is_ready && began.elapsed() >= READY {
-            return Err(ExitError::Other(format!("not ready within {READY:?}; see {}", nodes[0].log.display())));
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// What to say of a node that was removed from the cluster.
+fn left_out(directory: &Path) -> String {
+    let directory = directory.display();
+    format!(
+        "the node in {directory} was removed from the cluster and is left out; to have a new node in its place, stop all, move \
+         {directory} away, and start again"
+    )
+}
+
+/// Prints that all nodes serve, and who they are.
+fn show_ready(admin: &NodeArgs) -> Result<(), ExitError> {
+    match call(admin, "GET", "/v1/cluster", None) {
+        Ok(cluster) => node_command::print_nodes(&cluster),
+        Err(ExitError::Unauthorized(error)) => println!("the nodes are not shown here: {error}"),
+        Err(error) => return Err(error),
+    }
+    let tls = if admin.own_certificate.is_some() { "--tls --cacert FILE " } else { "" };
+    println!("\nready: any node answers, e.g. redis-cli {tls}-p PORT; Ctrl-C stops all");
+    Ok(())
 }
 
 /// Creates the tables that do not exist yet.
@@ -266,27 +327,45 @@ fn last_words(log: &Path) -> Option<String> {
 
 /// What the node was given when it founded the cluster or joined it.
 fn identity(node: &Node) -> Option<serde_json::Value> {
-    let text = std::fs::read_to_string(node.directory.join("node.json")).ok()?;
+    let text = std::fs::read_to_string(node.directory.join(IDENTITY)).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Whether the node knows all others and a leader for every partition. On its port another cluster may answer, as long as the node has
-/// not noticed that the port is taken.
-fn serves(node: &Node, nodes: usize) -> bool {
+/// How far a node is with its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Starts,
+    /// It knows all others and a leader for every partition.
+    Serves,
+    /// It is not part of its cluster any more.
+    Removed,
+}
+
+/// How far one of `nodes` nodes is. On its port another cluster may answer, as long as the node has not noticed that the port is taken.
+fn standing(node: &Node, nodes: usize) -> Standing {
+    let serves_if = |it_does| if it_does { Standing::Serves } else { Standing::Starts };
     let status = match call(&node.admin, "GET", "/v1/status", None) {
         Ok(status) => status,
         // Everybody is told this much.
-        Err(ExitError::Unauthorized(_)) => return call(&node.admin, "GET", "/readyz", None).is_ok(),
-        Err(_) => return false,
+        Err(ExitError::Unauthorized(_)) => {
+            return match call(&node.admin, "GET", "/readyz", None) {
+                Err(error) if error.to_string().contains("removed: ") => Standing::Removed,
+                answer => serves_if(answer.is_ok()),
+            };
+        }
+        Err(_) => return Standing::Starts,
     };
     let is_it = |identity: &serde_json::Value| {
         identity["cluster"] == status["cluster"]["cluster"] && identity["node"] == status["cluster"]["node"]
     };
     if !identity(node).as_ref().is_some_and(is_it) {
-        return false;
+        return Standing::Starts;
+    }
+    if status["is_removed"] == true {
+        return Standing::Removed;
     }
     let known = status["cluster"]["nodes"].as_array().map_or(0, Vec::len);
-    known >= nodes && status["partitions"] == status["serving_partitions"]
+    serves_if(known >= nodes && status["partitions"] == status["serving_partitions"])
 }
 
 /// Has the child process receive SIGTERM when this process ends, however it ends.
@@ -314,6 +393,29 @@ async fn stop(nodes: &mut [Node]) {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    /// Where the first node's folder had been moved away, the node once founded another cluster.
+    #[test]
+    fn new_nodes_are_started_last_and_join_those_that_are_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = LocalArgs {
+            nodes: 3,
+            data_dir: directory.path().into(),
+            port_offset: 100,
+            pegasus_onebox: false,
+            overrides: Vec::new(),
+        };
+        let seeds = |number: u16| start_args(&args, number).unwrap().join;
+        assert_eq!((in_order(&args), seeds(0)), (vec![0, 1, 2], Vec::new()), "it founds the cluster");
+        for number in 2..=3 {
+            let folder = directory.path().join(format!("node-{number}"));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(IDENTITY), "{}").unwrap();
+        }
+        assert_eq!(in_order(&args), [1, 2, 0]);
+        assert_eq!(seeds(0), ["127.0.0.1:29125", "127.0.0.1:29135"]);
+        assert_eq!(seeds(1), ["127.0.0.1:29135"]);
+    }
 
     /// With 21 nodes, the first port of the last one for clients of Pegasus once was the second port of the first one.
     #[test]

@@ -17,6 +17,7 @@ mod local_command;
 mod logging;
 mod node;
 mod node_command;
+mod numbers;
 mod password;
 mod recover_command;
 #[cfg(test)]
@@ -29,7 +30,7 @@ mod traffic_command;
 mod trust;
 mod user_command;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exit::ExitError;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -75,7 +76,10 @@ Examples:
   tessera local --nodes 5 --port-offset 1000 --data-dir /tmp/cluster
   tessera local --set tls.certificate=cert.pem --set tls.key=key.pem    TLS for Redis, RethinkDB and admin clients
 
-Started again with the same --data-dir, the nodes go on with their data; more --nodes join the others.")]
+Started again with the same --data-dir, the nodes go on with their data; more --nodes join the others. Nodes that were removed from the
+cluster are left out.
+
+Exit codes are those of `tessera start`.")]
     Local(local_command::LocalArgs),
     /// Create, list, change and drop tables of a running node
     Table {
@@ -189,7 +193,7 @@ struct NodeArgs {
     own_certificate: Option<PathBuf>,
     /// For how many seconds a node may be waited for before the command gives up. The connection may take five of them at most. What
     /// takes as long as its work (`table compact`, `table compare`, `table hot-keys`) is waited for without a limit
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = numbers::from_one)]
     timeout: u64,
     /// Print JSON
     #[arg(long, global = true)]
@@ -260,7 +264,8 @@ fn end_with_reader(command: &Command) {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let matches = numbers::take_negative_numbers(Cli::command()).get_matches();
+    let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
     end_with_reader(&command);
     let outcome = match command {
         Command::Start(args) => args.load().and_then(|config| node::run(&config, args.accept_older_data)),

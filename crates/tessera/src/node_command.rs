@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 pub enum NodeCommand {
     /// List the nodes of the cluster
     List,
-    /// Move all replicas of a node elsewhere, without refusing requests; `node list` shows how many are left
+    /// Move all replicas of a node elsewhere, without refusing requests; `node list` shows how many are left, and `status` what they
+    /// wait for
     Drain {
         number: u32,
         /// Let the node hold replicas again
@@ -37,7 +38,13 @@ pub fn run(command: &NodeCommand, node: &NodeArgs) -> Result<(), ExitError> {
         }
         NodeCommand::Drain { number, undo } => {
             call(node, "POST", &format!("/v1/nodes/{number}/drain"), Some(&json!({ "is_draining": !undo })))?;
-            println!("node {number} {}", if *undo { "may hold replicas again" } else { "is being drained" });
+            match undo {
+                true => println!("node {number} may hold replicas again"),
+                false => println!(
+                    "node {number} is being drained; `tessera node list` shows how many replicas are left, and `tessera status` what \
+                     they wait for"
+                ),
+            }
         }
         NodeCommand::Remove { number } => {
             call(node, "DELETE", &format!("/v1/nodes/{number}"), None)?;

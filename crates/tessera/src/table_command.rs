@@ -5,6 +5,7 @@ use crate::admin_client::{call, call_without_limit, escaped};
 use crate::compaction_command::print_compaction;
 use crate::comparison_command::{comparison_outcome, print_comparison};
 use crate::exit::ExitError;
+use crate::numbers::from_zero;
 use crate::size::size;
 use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
@@ -70,7 +71,7 @@ Examples:
         #[arg(long)]
         partition: u32,
         /// How many seconds to count, 1 to 150
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = 10, value_parser = from_zero)]
         seconds: u64,
     },
     /// Change a table's settings
@@ -133,7 +134,7 @@ Examples:
         name: String,
         /// Bytes of records that each node compares in a second, instead of cluster.compare_bytes_per_second; 0 for as many as it
         /// can
-        #[arg(long, value_name = "BYTES")]
+        #[arg(long, value_name = "BYTES", value_parser = from_zero)]
         bytes_per_second: Option<u64>,
     },
 }
@@ -141,7 +142,7 @@ Examples:
 #[derive(Args)]
 pub struct SettingsArgs {
     /// Seconds after which a record written without an expiry ends; 0 for never
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = from_zero)]
     ttl: Option<u64>,
     /// What a memory table does when memory is used up: refuse or evict
     #[arg(long)]
@@ -153,10 +154,10 @@ pub struct SettingsArgs {
     #[arg(long)]
     acks: Option<Acks>,
     /// Seconds for which the changes of documents are kept for changefeeds of ReQL, once a table has had one
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = from_zero)]
     feed_retention: Option<u64>,
     /// Bytes of changes that a table keeps for changefeeds at most, in all of its partitions together
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = from_zero)]
     feed_retention_bytes: Option<u64>,
     /// Rules that delete records or change their expiry, once a day and whenever the table is compacted, as JSON:
     /// [{"if": [CONDITION, ...], "then": ACTION}, ...]; [] for none. The guide to tables has the conditions and actions

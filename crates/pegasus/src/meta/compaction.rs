@@ -19,11 +19,23 @@ pub(super) async fn start(server: &PegasusServer, request: CompactRequest) -> Pl
         let hint = format!("the app env {} of the table is true", TableSettings::COMPACTION_DISABLED);
         return PlainResponse { error: ErrorCode("ERR_OPERATION_DISABLED".into()), hint };
     }
+    if let Some(hint) = mistake(&request) {
+        return PlainResponse { error: ErrorCode("ERR_INVALID_PARAMETERS".into()), hint };
+    }
     let now = UnixMillis::now().get() / 1_000;
     // A moment later, so that no node has looked beyond it when it hears of it.
     let at = request.at.and_then(|at| u64::try_from(at).ok()).filter(|at| *at > now).unwrap_or(now + 3);
     let (keys, values) = (vec![COMPACT_ONCE.to_string()], vec![at.to_string()]);
     envs::update(server, UpdateEnvsRequest { table: request.table, operation: SET, keys, values, prefix: None }).await
+}
+
+/// What is wrong with a request, for a person, as Pegasus has it.
+fn mistake(request: &CompactRequest) -> Option<String> {
+    if let Some(level) = request.target_level.filter(|level| *level < -1) {
+        return Some(format!("the target level is -1 or more, not {level}"));
+    }
+    let number = request.running_at_a_time.filter(|number| *number < 0)?;
+    Some(format!("the number of compactions that run at a time is 0 or more, not {number}"))
 }
 
 /// How long after its time a compaction may take to begin on a node.
@@ -71,6 +83,18 @@ fn share_done(states: &[CompactionState], asked_for: Option<UnixMillis>, now: Un
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_pegasus_refuses_are_refused() {
+        let request = |target_level: Option<i32>, running_at_a_time: Option<i32>| {
+            mistake(&CompactRequest { target_level, running_at_a_time, ..Default::default() })
+        };
+        for (level, number) in [(None, None), (Some(-1), Some(0)), (Some(0), None), (Some(6), Some(3))] {
+            assert_eq!(request(level, number), None);
+        }
+        assert!(request(Some(-2), None).unwrap().ends_with("not -2"));
+        assert!(request(Some(1), Some(-1)).unwrap().ends_with("not -1"));
+    }
 
     #[test]
     fn a_compaction_that_is_still_to_begin_is_not_done() {

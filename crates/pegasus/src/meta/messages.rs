@@ -50,8 +50,10 @@ record! {
     ReplicaCountRequest { 1: table: String, 2: replicas: i32 }
     /// The answer to GET_MAX_REPLICA_COUNT, and to SET_MAX_REPLICA_COUNT with the number before.
     ReplicaCountResponse { 1: error: ErrorCode, 2: replicas: i32, 3: hint: String }
-    /// What of it concerns levels and numbers at a time is RocksDB's own business here.
-    CompactRequest { 1: table: String, 2: at: Option<i64> }
+    /// What of it concerns levels and numbers at a time is RocksDB's own business here, and only checked.
+    CompactRequest {
+        1: table: String, 2: at: Option<i64>, 3: target_level: Option<i32>, 5: running_at_a_time: Option<i32>,
+    }
     QueryCompactionRequest { 1: table: String }
     /// With the percentage that is done.
     QueryCompactionResponse { 1: error: ErrorCode, 2: hint: String, 3: progress: Option<i32> }

@@ -64,6 +64,11 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
             config.cluster.bind
         ));
     }
+    if let Some(address) = config.cluster.join.iter().find(|address| !may_be_address(address)) {
+        return refuse(format!(
+            "cluster.join (--join) has {address:?}, which is not HOST:PORT: it is the cluster address of a node, such as 10.0.0.1:29015"
+        ));
+    }
     let limits = &config.limits;
     let ceilings: [(&str, u64, u64); 4] = [
         ("hash_key_bytes", limits.hash_key_bytes as u64, Limits::HASH_KEY_BYTES_CEILING as u64),
@@ -83,6 +88,13 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
         return refuse("log.segment_bytes is below 1 MiB".into());
     }
     Ok(())
+}
+
+/// Whether something has the form `HOST:PORT`. Whether there is such a host is not asked.
+fn may_be_address(text: &str) -> bool {
+    let is_host =
+        |host: &str| !host.is_empty() && !host.contains(|letter: char| letter.is_whitespace() || letter == '/');
+    text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 fn check_bind(config: &Config, section: &str, address: IpAddr, is_open: bool) -> Result<(), ExitError> {
@@ -105,6 +117,32 @@ fn check_bind(config: &Config, section: &str, address: IpAddr, is_open: bool) ->
 mod tests {
     use super::*;
     use crate::config::UserSection;
+
+    /// They were asked for two minutes.
+    #[test]
+    fn what_is_no_address_is_not_joined() {
+        let mut config = Config::default();
+        for address in ["10.0.0.1:29015", "db1.example:29015", "[::1]:29015", "::1:29015", "node_1:1"] {
+            config.cluster.join = vec![address.into()];
+            assert!(check(&config).is_ok(), "{address}");
+        }
+        for address in [
+            "nonsense",
+            "10.0.0.1",
+            "10.0.0.1:",
+            ":29015",
+            "host:port",
+            "host:0",
+            "host:70000",
+            "http://h:1",
+            "a b:1",
+            "",
+        ] {
+            config.cluster.join = vec!["10.0.0.1:29015".into(), address.into()];
+            let error = check(&config).unwrap_err().to_string();
+            assert!(error.contains(&format!("{address:?}, which is not HOST:PORT")), "{error}");
+        }
+    }
 
     #[test]
     fn an_open_address_needs_authentication() {

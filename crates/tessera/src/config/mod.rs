@@ -1,11 +1,12 @@
 //! The configuration of a node: file, environment, flags, in ascending order of precedence. Unknown keys are refused.
 
 mod check;
+mod meant;
 mod secret;
+mod sizes;
 mod user_section;
 
 use crate::exit::ExitError;
-use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -347,25 +348,23 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
-            let wrong = |error| ExitError::Config(format!("{}: {error}", path.display()));
-            let mut table = toml::from_str(&text).map_err(wrong)?;
-            let were_any =
-                read_sizes(&mut table).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
-            if !were_any {
-                // The text itself, because that reports the line of what is wrong.
-                toml::from_str::<Config>(&text).map_err(wrong)?;
-            }
-            parse(&table).map_err(wrong)?;
-            table
+            let wrong = |reason: String| ExitError::Config(format!("{}: {reason}", path.display()));
+            let text = sizes::read_in_text(&text).map_err(wrong)?;
+            // The text itself, because that reports the line of what is wrong.
+            let unread = |error: toml::de::Error| wrong(meant::with_question(&error.to_string()));
+            toml::from_str::<Config>(&text).map_err(unread)?;
+            toml::from_str(&text).map_err(unread)?
         }
     };
     let mut config = parse(&table).map_err(|error| ExitError::Config(error.to_string()))?;
     for (key, value) in overrides {
         set(&mut table, key, value)?;
-        read_sizes(&mut table).map_err(ExitError::Config)?;
+        sizes::read(&mut table).map_err(ExitError::Config)?;
         // Parsed after each, so that the error names the one that is wrong.
         config = parse(&table).map_err(|error| {
-            ExitError::Config(format!("{key}: {}; `tessera config init` prints all settings", error.message()))
+            let reason = error.message();
+            let question = meant::question(reason).map_or_else(String::new, |question| format!(". {question}"));
+            ExitError::Config(format!("{key}: {reason}; `tessera config init` prints all settings{question}"))
         })?;
     }
     check::check(&config)?;
@@ -374,32 +373,6 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
 
 fn parse(table: &toml::Table) -> Result<Config, toml::de::Error> {
     toml::Value::Table(table.clone()).try_into()
-}
-
-/// Puts numbers of bytes in the place of sizes like `"4GB"`, wherever a setting's name says that it counts bytes. Returns whether there
-/// were any.
-///
-/// # Errors
-/// The setting's name, and what is no size.
-fn read_sizes(table: &mut toml::Table) -> Result<bool, String> {
-    let mut were_any = false;
-    for (key, value) in table.iter_mut() {
-        match value {
-            toml::Value::Table(section) => were_any |= read_sizes(section).map_err(|error| format!("{key}.{error}"))?,
-            toml::Value::String(text) if key.contains("_bytes") => {
-                let bytes = text.parse().ok().and_then(|ByteSize(bytes)| i64::try_from(bytes).ok());
-                let no_size = || {
-                    format!(
-                        "{key}: {text:?} is no size: write a number of bytes, or a size such as \"4GB\" or \"512MiB\""
-                    )
-                };
-                *value = toml::Value::Integer(bytes.ok_or_else(no_size)?);
-                were_any = true;
-            }
-            _ => {}
-        }
-    }
-    Ok(were_any)
 }
 
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), ExitError> {
@@ -465,9 +438,20 @@ mod tests {
             let error = load(None, &[("memory.limit_bytes".into(), wrong.into())]).unwrap_err().to_string();
             assert!(error.contains(&format!("memory.limit_bytes: {wrong:?} is no size")), "{error}");
         }
-        std::fs::write(&file, "[memory]\n\nlimit_byte = 1\n").unwrap();
-        let error = load(Some(&file), &[]).unwrap_err().to_string();
-        assert!(error.contains("line 3") && error.contains("limit_byte"), "{error}");
+        // Beside a size, an error once had no line.
+        for (text, line, reason) in [
+            ("[memory]\n\nlimit_byte = 1\n", "line 3", "unknown field `limit_byte`"),
+            ("[memory]\nlimit_bytes = \"1GB\"\n[redis]\nprot = 1\n", "line 4", "unknown field `prot`"),
+            ("[memory]\nlimit_bytes = \"1GB\"\n[redis]\nport = \"x\"\n", "line 4", "invalid type"),
+            ("[log]\n[memory]\nlimit_bytes = \"much\"\n", "line 3", "memory.limit_bytes: \"much\" is no size"),
+            ("[redis]\nport = 1\n[memory\n", "line 3", ""),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let error = load(Some(&file), &[]).unwrap_err().to_string();
+            let names_file = error.contains(&file.display().to_string());
+            assert!(names_file && error.contains(line) && error.contains(reason), "{error}");
+            assert_eq!(error.ends_with("Did you mean `port`?"), text.contains("prot"), "{error}");
+        }
     }
 
     #[test]
@@ -479,6 +463,7 @@ mod tests {
         assert_eq!((config.redis.port, config.data_dir), (2, "/x y".into()));
         for (key, value, reason) in [
             ("redis.prot", "1", "unknown field `prot`, expected one of `bind`, `port`"),
+            ("redis.prot", "1", "prints all settings. Did you mean `port`?"),
             ("nosuch.key", "1", "unknown field `nosuch`"),
             ("redis.port", "none", "invalid type: string \"none\""),
         ] {

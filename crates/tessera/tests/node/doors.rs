@@ -98,4 +98,12 @@ fn what_the_admin_api_refuses_it_refuses_in_json() {
         assert!(refusal["error"].as_str().unwrap().contains(reason), "{request}: {body}");
         assert_eq!((&refusal["code"], &refusal["outcome"]), (&code.into(), &"not done".into()), "{request}");
     }
+    // Such a request without that type was once told to send a body of it.
+    for (request, methods) in
+        [("PUT /v1/tables", "GET,HEAD,POST"), ("DELETE /v1/tables", "GET,HEAD,POST"), ("POST /v1/status", "GET,HEAD")]
+    {
+        let answer = answer_to(node.admin_port, request, "Host: localhost\r\n", "");
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{request}: {answer}");
+        assert!(answer.contains(&format!("\r\nallow: {methods}\r\n")), "{request}: {answer}");
+    }
 }

@@ -88,7 +88,7 @@ fn three_nodes_share_the_machine_and_their_ports_with_nobody() {
 
     let mut other = Local::start(second.path(), offset);
     let ended = wait_for("the second cluster gives up", LIMIT, || other.command.try_wait().unwrap());
-    assert!(!ended.success());
+    assert_eq!(ended.code(), Some(4), "as of a node alone");
     assert!(!said(second.path(), "out").contains("ready"), "{}", said(second.path(), "out"));
     assert!(said(second.path(), "errors").contains("ended by itself"), "{}", said(second.path(), "errors"));
     assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec()), "the first one goes on");
@@ -146,6 +146,38 @@ fn nodes_live_in_folders_of_their_numbers_and_old_folders_are_used_on() {
     assert_eq!(client.run("AUTH admin secret"), Value::Simple("OK".into()));
     assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec()));
     assert!(!data.join("node-3").exists());
+    local.stop();
+}
+
+/// They were waited for until the command gave up, and named another node's log.
+#[test]
+fn nodes_that_were_removed_are_left_out() {
+    let (directory, offset) = (tempfile::tempdir().unwrap(), port_offset() + 1_500);
+    let data = directory.path().join("data");
+    let is_ready = || said(directory.path(), "out").contains("\nready: ").then_some(());
+    let cli = |arguments: &str| {
+        let mut command = tessera();
+        command.args(arguments.split(' ')).args(["--port-offset", &(offset + 10).to_string()]);
+        command.output().unwrap()
+    };
+    let mut local = Local::start(directory.path(), offset);
+    wait_for("three nodes are ready", LIMIT, is_ready);
+    assert_eq!(Client::connect(6379 + offset).unwrap().run("SET k v"), Value::Simple("OK".into()));
+    assert!(cli("node drain 1").status.success());
+    wait_for("the first one can be removed", LIMIT, || cli("node remove 1").status.success().then_some(()));
+    local.stop();
+    let mut local = Local::start(directory.path(), offset);
+    wait_for("two nodes are ready", LIMIT, is_ready);
+    let left_out = said(directory.path(), "out");
+    assert!(left_out.contains(&format!("the node in {} was removed", data.join("node-1").display())), "{left_out}");
+    assert_eq!(Client::connect(6379 + offset + 10).unwrap().run("GET k"), Value::Bulk(b"v".to_vec()));
+    local.stop();
+    // Another one comes in its place, and does not found a cluster of its own.
+    std::fs::rename(data.join("node-1"), data.join("removed")).unwrap();
+    let mut local = Local::start(directory.path(), offset);
+    wait_for("three nodes are ready again", LIMIT, is_ready);
+    assert_eq!(status(offset).unwrap()["cluster"]["node"], 4);
+    assert_eq!(Client::connect(6379 + offset).unwrap().run("GET k"), Value::Bulk(b"v".to_vec()));
     local.stop();
 }
 

@@ -160,7 +160,19 @@ fn a_drained_node_lets_go_of_dropped_tables_and_knows_that_it_was_removed() {
         }
         assert!(began.elapsed() < Duration::from_secs(5), "it looks for leaders no more");
         assert!(!cluster.node(2).is_serving());
-        assert!(cluster.cli(2, "table create u").unwrap_err().contains("removed from its cluster"));
+        // What it knew of tables and users was once told as if it were so.
+        for command in [
+            "table create u",
+            "table list",
+            "table placement default",
+            "table compact default",
+            "user list",
+            "node list",
+        ] {
+            let refusal = cluster.cli(2, command).expect_err(command);
+            assert!(refusal.contains("removed from its cluster"), "{command}: {refusal}");
+        }
+        assert_eq!(cluster.status(2).unwrap()["is_removed"], true);
     };
     is_told(&cluster);
     cluster.kill(2);
