@@ -14,7 +14,7 @@ mod words;
 use crate::placement::{Nodes, of_new_table};
 use crate::rules::{Rule, holds};
 use amnesiac::Amnesiac;
-pub use amnesiac::{AmnesiacReplica, Survivor};
+pub use amnesiac::{AmnesiacReplica, Survivor, SurvivorKnows};
 pub use command::{CatalogCommand, Changed};
 pub use entries::{JoinToken, NodeEntry, Placement, Site, TableEntry, TableState};
 pub use error::CatalogError;
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tessera_types::{
     Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNumber, TableSchema,
-    TableSettings, WhenFull, check_table_name,
+    TableSettings, UnixMillis, WhenFull, check_table_name,
 };
 pub use users::{PasswordHash, UserEntry, UserList};
 
@@ -94,6 +94,15 @@ impl Catalog {
         catalog.nodes.insert(first, NodeEntry::of_first(first, site));
         catalog.insert("default", schema, TableSettings::default(), &BTreeSet::new());
         catalog
+    }
+
+    /// The same, of a cluster that was founded at this time: the tables that it has were created then.
+    #[must_use]
+    pub fn founded_at(mut self, time: UnixMillis) -> Self {
+        for table in self.tables.values_mut() {
+            Arc::make_mut(table).settings.created_at = Some(time);
+        }
+        self
     }
 
     /// The catalog with which a node that joins begins. The node learns of tables from the catalog's log alone: a
@@ -405,12 +414,22 @@ impl Catalog {
                 self.placement(*table, *partition)?.set_target(target);
                 Ok(Changed::Table(*table))
             }
-            CatalogCommand::Amnesiac { replicas, asks_survivors } => {
-                replicas.iter().for_each(|lost| self.note_amnesiac(lost, *asks_survivors));
+            CatalogCommand::Amnesiac { replicas } => {
+                replicas.iter().for_each(|lost| self.note_amnesiac(lost, false));
+                Ok(Changed::Other)
+            }
+            CatalogCommand::AwaitSurvivors { amnesiac } => {
+                amnesiac.iter().for_each(|lost| self.note_amnesiac(lost, true));
                 Ok(Changed::Other)
             }
             CatalogCommand::Survived { replicas } => {
                 replicas.iter().for_each(|survivor| self.note_survivor(survivor));
+                Ok(Changed::Other)
+            }
+            CatalogCommand::BeginAnew { groups } => {
+                groups.iter().for_each(|(table, partition, version)| {
+                    self.give_survivors_up(*table, *partition, *version);
+                });
                 Ok(Changed::Other)
             }
             CatalogCommand::Led { groups } => {

@@ -22,8 +22,8 @@ mod test_schema;
 
 pub use catalog::{
     AmnesiacReplica, Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, IndexEntry, Indexes,
-    JoinToken, NodeEntry, PasswordHash, Placement, RecoveryNote, SharedList, Site, Split, Survivor, TableEntry,
-    TableState, Truncation, UserEntry, UserList,
+    JoinToken, NodeEntry, PasswordHash, Placement, RecoveryNote, SharedList, Site, Split, Survivor, SurvivorKnows,
+    TableEntry, TableState, Truncation, UserEntry, UserList,
 };
 pub use catalog_renewal::renewal;
 pub use machine::{

@@ -8,7 +8,7 @@ use crate::node_context::NodeContext;
 use crate::presence::Watch;
 use crate::split::{self, Copiers};
 use crate::status_query::query_status;
-use crate::survivors::Survivors;
+use crate::survivors::AwaitedSurvivors;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ pub(crate) async fn run(context: Arc<NodeContext>) {
         began: Instant::now(),
         watch: Watch::new(),
         handed_over: HashMap::new(),
-        survivors: Survivors::default(),
+        awaited: AwaitedSurvivors::default(),
         shuns_leading: false,
         copiers: Arc::default(),
         compactions: Compactions::default(),
@@ -66,7 +66,7 @@ struct Reconciler {
     began: Instant,
     watch: Watch,
     handed_over: HashMap<GroupId, Instant>,
-    survivors: Survivors,
+    awaited: AwaitedSurvivors,
     /// Whether others were asked to lead, since the disk here takes nothing.
     shuns_leading: bool,
     copiers: Arc<Copiers>,
@@ -119,22 +119,23 @@ impl Reconciler {
         let (mut done, mut led, mut lost, mut survivors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for inbox in self.context.inboxes.clone().all() {
             for view in query_status(inbox).await {
+                self.context.wake_if_somebody_waits(&view);
                 if view.is_serving {
                     if self.context.view.knows_catalog() {
                         self.move_on(&view, &presence, &mut done);
                     }
                     led.extend(self.context.tells_that_it_leads(&view));
+                    survivors.extend(self.context.tells_who_votes(&view));
                 } else if !view.unreachable_by_log.is_empty() {
                     lost.extend(self.context.help_unreachable(&view));
                 } else if view.leader.is_none() {
-                    survivors.extend(self.survivors.look(&self.context, &view));
+                    survivors.extend(self.context.survives(&view));
                 }
             }
         }
         done.extend((!led.is_empty()).then_some(CatalogCommand::Led { groups: led }));
-        done.extend((!lost.is_empty()).then_some(CatalogCommand::amnesiac(lost)));
+        done.extend((!lost.is_empty()).then_some(CatalogCommand::Amnesiac { replicas: lost }));
         done.extend((!survivors.is_empty()).then_some(CatalogCommand::Survived { replicas: survivors }));
-        self.survivors.end_round();
         for command in done {
             self.change(command).await;
         }
@@ -213,7 +214,7 @@ impl Reconciler {
             replicas = replicas.len(),
             "what was here has forgotten its votes, or is set aside; others are to take its place"
         );
-        self.change(CatalogCommand::amnesiac(replicas)).await;
+        self.change(CatalogCommand::Amnesiac { replicas }).await;
     }
 
     /// What the node that leads the catalog does for the cluster.
@@ -239,7 +240,16 @@ impl Reconciler {
         }
         let lost = context.lost_elsewhere(&presence.below(Standing::Away, nodes.iter().copied()));
         if !lost.is_empty() {
-            self.change(CatalogCommand::amnesiac(lost)).await;
+            self.change(CatalogCommand::Amnesiac { replicas: lost }).await;
+        }
+        let groups = self.awaited.given_up(&catalog, |node| presence.is_here(node), Instant::now());
+        if !groups.is_empty() {
+            tracing::warn!(
+                partitions = groups.len(),
+                "partitions of tables without a log begin anew, empty: most of their replicas have ended, and none that is left can \
+                 know that it has everything"
+            );
+            self.change(CatalogCommand::BeginAnew { groups }).await;
         }
         let moving =
             catalog.tables().flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();

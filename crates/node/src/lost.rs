@@ -47,7 +47,7 @@ fn unreachable_action(view: &GroupView, placement: &Placement) -> Option<Unreach
 
 /// Whether the leader heard a moment ago from a majority that takes part: a leader whose followers have just ended does not know yet
 /// that it leads nothing.
-fn has_majority(view: &GroupView, placement: &Placement) -> bool {
+pub(crate) fn has_majority(view: &GroupView, placement: &Placement) -> bool {
     let is_heard = |id: &ReplicaId| view.others.iter().any(|other| other.replica == *id && other.is_heard);
     let takes_part = |id: &&ReplicaId| !placement.is_waiting(**id) && (**id == view.replica || is_heard(id));
     view.voters.iter().filter(takes_part).count() > view.voters.len() / 2
@@ -77,7 +77,9 @@ impl NodeContext {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
             let replica = replica.filter(|replica| placement.on(replica.node) == Some(*replica))?;
             // One that is alone has nobody to take its place. Any other one that goes on is of more use.
-            let is_news = placement.current != [replica] && !placement.is_amnesiac(replica);
+            let is_settled = entry.schema.is_persistent() || placement.target == [replica];
+            let is_alone = placement.current == [replica] && is_settled;
+            let is_news = !is_alone && !placement.is_amnesiac(replica);
             // One that lacks what it had acknowledged, as if its data were older, may not go on after the next start either.
             let (table, is_overtaken) = (entry.id, aside.lacks_acknowledged);
             is_news.then_some(AmnesiacReplica { table, partition, replica, end: (0, 0), is_overtaken })
@@ -130,20 +132,21 @@ impl NodeContext {
         let catalog = self.view.catalog();
         let mut lost = Vec::new();
         for table in catalog.tables() {
-            for (partition, placement) in (0..).zip(&table.placement).filter(|(_, placement)| placement.awaits_leader())
-            {
-                // A member that is wanted may have all that counts of a table without a log.
-                let wanted = placement.target.iter().filter(|_| !table.schema.is_persistent());
-                let mut members: Vec<_> = placement.current.iter().chain(wanted).collect();
-                members.sort_unstable();
-                members.dedup();
+            let is_volatile = !table.schema.is_persistent();
+            let waits = |placement: &Placement| placement.awaits_leader() || is_volatile && placement.awaits_survivor();
+            for (partition, placement) in (0..).zip(&table.placement).filter(|(_, placement)| waits(placement)) {
+                // Of a table without a log, one that may be a member may have all that counts.
+                let members: BTreeSet<_> = match is_volatile {
+                    true => placement.possible_members().collect(),
+                    false => placement.current.iter().copied().collect(),
+                };
                 let away = members.into_iter().filter(|member| silent.contains(&member.node));
-                let news = away
-                    .filter(|member| placement.on(member.node) == Some(**member) && !placement.is_amnesiac(**member));
+                let news =
+                    away.filter(|member| placement.on(member.node) == Some(*member) && !placement.is_amnesiac(*member));
                 lost.extend(news.map(|replica| AmnesiacReplica {
                     table: table.id,
                     partition,
-                    replica: *replica,
+                    replica,
                     end: (0, 0),
                     is_overtaken: false,
                 }));
@@ -230,7 +233,7 @@ pub(crate) mod tests {
         fn lose(&mut self, replica: ReplicaId, index: u64) {
             let lost =
                 AmnesiacReplica { table: self.table, partition: 0, replica, end: (1, index), is_overtaken: false };
-            self.catalog.apply(&CatalogCommand::amnesiac(vec![lost]), &Limits::default()).unwrap();
+            self.catalog.apply(&CatalogCommand::Amnesiac { replicas: vec![lost] }, &Limits::default()).unwrap();
         }
 
         fn action(&self) -> Option<UnreachableAction> {

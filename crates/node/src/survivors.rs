@@ -1,78 +1,113 @@
-//! Survivors: replicas of tables without a log that have forgotten nothing, and cannot go on because amnesiac ones are missing.
+//! Survivors: replicas of tables without a log that have forgotten nothing, where amnesiac ones are waited for.
 //!
-//! A survivor tells the catalog so. If it is one of two voters, it has everything, and the catalog has it
-//! [go on](tessera_consensus::Inbox::go_on_without) as the only one. If it cannot know whether others vote, it waits: one of them may
-//! lead, or be a survivor that knows more. After a while the partition starts again, empty.
+//! A survivor that is one of two voters has everything. It tells the catalog so, and the catalog has it
+//! [go on](tessera_consensus::Inbox::go_on_without) as the only voter. One that leads, though the catalog knows of too few voters
+//! that are left, tells the catalog who votes. If nobody says anything while all nodes are there that could, the node that leads the
+//! catalog has the partition begin anew.
 
-use crate::lost::placement_of;
+use crate::lost::{has_majority, placement_of};
 use crate::node_context::NodeContext;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tessera_cluster::{Placement, Survivor};
-use tessera_consensus::{GroupId, GroupView};
+use tessera_cluster::{Catalog, Placement, Survivor, SurvivorKnows};
+use tessera_consensus::GroupView;
+use tessera_types::{NodeId, TableId};
 
-/// How long a survivor that does not know whether others vote waits for a leader.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the catalog waits for a survivor while the nodes of all replicas are there that could be one.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a survivor does.
+/// What a survivor does that has no leader.
 #[derive(Debug, PartialEq, Eq)]
 enum Action {
     /// It goes on without its counterpart.
     GoOn,
     /// It tells the catalog that it has everything.
-    TellThatItIsWhole,
-    /// It tells the catalog, when it has waited for a while, that nobody is known to have everything.
-    TellLater,
+    Tell,
 }
 
 fn action(view: &GroupView, placement: &Placement) -> Option<Action> {
-    if let Some(counterpart) = view.counterpart {
-        let is_gone = placement.on(counterpart.node) != Some(counterpart);
-        if placement.is_survivor(view.replica) && is_gone {
-            return Some(Action::GoOn);
-        }
-        if placement.is_waiting(counterpart) {
-            return Some(Action::TellThatItIsWhole);
-        }
-    }
-    let missing = view.voters.iter().filter(|voter| placement.is_waiting(**voter)).count();
-    (missing > 0 && view.voters.len() - missing <= view.voters.len() / 2).then_some(Action::TellLater)
+    let counterpart = view.counterpart.filter(|counterpart| !placement.remembers(*counterpart))?;
+    let is_gone = placement.on(counterpart.node) != Some(counterpart);
+    Some(if placement.is_survivor(view.replica) && is_gone { Action::GoOn } else { Action::Tell })
 }
 
-/// The survivors here that wait.
-#[derive(Debug, Default)]
-pub(crate) struct Survivors {
-    /// Since when, and whether that was seen in this round.
-    waiting: HashMap<GroupId, (Instant, bool)>,
-}
-
-impl Survivors {
-    /// Looks after a group that has no leader, as far as its replica here knows. Returns what the catalog is to be told.
-    pub(crate) fn look(&mut self, context: &NodeContext, view: &GroupView) -> Option<Survivor> {
-        let catalog = context.view.catalog();
+impl NodeContext {
+    /// Has a replica go on that has no leader and is a survivor for the catalog. Returns what one that is none yet has to say.
+    pub(crate) fn survives(&self, view: &GroupView) -> Option<Survivor> {
+        let catalog = self.view.catalog();
         let (entry, partition, placement) = placement_of(&catalog, view.id)?;
         if entry.schema.is_persistent() || placement.on(view.replica.node) != Some(view.replica) {
             return None;
         }
-        let says = |counterpart| Survivor { table: entry.id, partition, replica: view.replica, counterpart };
+        let lost = view.counterpart?;
         match action(view, placement)? {
             Action::GoOn => {
-                let inbox = context.inbox_of(entry.id, partition);
-                view.counterpart.iter().for_each(|lost| inbox.go_on_without(view.id, *lost));
+                self.inbox_of(entry.id, partition).go_on_without(view.id, lost);
                 None
             }
-            Action::TellThatItIsWhole => Some(says(view.counterpart)),
-            Action::TellLater => {
-                let (since, is_seen) = self.waiting.entry(view.id).or_insert((Instant::now(), true));
-                *is_seen = true;
-                (since.elapsed() >= PATIENCE).then(|| says(None))
+            Action::Tell => {
+                let knows = SurvivorKnows::Misses(lost);
+                Some(Survivor { table: entry.id, partition, replica: view.replica, knows })
             }
         }
     }
 
-    /// Forgets those that were not seen since this was called before.
-    pub(crate) fn end_round(&mut self) {
-        self.waiting.retain(|_, (_, is_seen)| std::mem::take(is_seen));
+    /// What a replica says that leads although the catalog waits for a survivor: then it knows of other voters.
+    pub(crate) fn tells_who_votes(&self, view: &GroupView) -> Option<Survivor> {
+        let catalog = self.view.catalog();
+        let (entry, partition, placement) = placement_of(&catalog, view.id)?;
+        let leads = !view.is_changing && has_majority(view, placement);
+        if entry.schema.is_persistent() || !placement.awaits_survivor() || !leads {
+            return None;
+        }
+        let knows = SurvivorKnows::Leads(view.voters.clone());
+        Some(Survivor { table: entry.id, partition, replica: view.replica, knows })
+    }
+
+    /// Wakes a group of which the catalog waits for a survivor: one that hibernates does not notice that it has no leader.
+    pub(crate) fn wake_if_somebody_waits(&self, view: &GroupView) {
+        let catalog = self.view.catalog();
+        let Some((entry, partition, placement)) = placement_of(&catalog, view.id) else { return };
+        if !entry.schema.is_persistent() && placement.awaits_survivor() {
+            self.inbox_of(entry.id, partition).wake(view.id);
+        }
+    }
+}
+
+/// The partitions of which the catalog waits for a survivor, on the node that leads the catalog.
+#[derive(Debug, Default)]
+pub(crate) struct AwaitedSurvivors {
+    /// Since when everybody has been there who could say something.
+    since: HashMap<(TableId, u32), Instant>,
+}
+
+impl AwaitedSurvivors {
+    /// The partitions of which nobody has said anything for too long, each with the version of its placement.
+    pub(crate) fn given_up(
+        &mut self,
+        catalog: &Catalog,
+        is_here: impl Fn(NodeId) -> bool,
+        now: Instant,
+    ) -> Vec<(TableId, u32, u64)> {
+        let could_speak = |placement: &Placement| {
+            let mut all = placement.possible_members().filter(|member| placement.remembers(*member));
+            all.all(|member| is_here(member.node))
+        };
+        let (mut since, mut given_up) = (HashMap::new(), Vec::new());
+        for table in catalog.tables().filter(|table| !table.schema.is_persistent()) {
+            for (partition, placement) in (0..).zip(&table.placement) {
+                if !placement.awaits_survivor() || !could_speak(placement) {
+                    continue;
+                }
+                let began = self.since.get(&(table.id, partition)).copied().unwrap_or(now);
+                since.insert((table.id, partition), began);
+                if now.saturating_duration_since(began) >= PATIENCE {
+                    given_up.push((table.id, partition, placement.version));
+                }
+            }
+        }
+        self.since = since;
+        given_up
     }
 }
 
@@ -122,7 +157,7 @@ mod tests {
         fn lose(&mut self) {
             let (table, replica) = (self.table, self.lost);
             let lost = AmnesiacReplica { table, partition: 0, replica, end: (0, 0), is_overtaken: false };
-            self.change(&CatalogCommand::Amnesiac { replicas: vec![lost], asks_survivors: true });
+            self.change(&CatalogCommand::AwaitSurvivors { amnesiac: vec![lost] });
         }
     }
 
@@ -132,9 +167,9 @@ mod tests {
         partition.view.counterpart = Some(partition.lost);
         assert_eq!(partition.action(), None, "the other one may be there in a moment");
         partition.lose();
-        assert_eq!(partition.action(), Some(Action::TellThatItIsWhole));
-        let (table, replica, counterpart) = (partition.table, partition.survivor, partition.view.counterpart);
-        let survivor = Survivor { table, partition: 0, replica, counterpart };
+        assert_eq!(partition.action(), Some(Action::Tell));
+        let (table, replica, knows) = (partition.table, partition.survivor, SurvivorKnows::Misses(partition.lost));
+        let survivor = Survivor { table, partition: 0, replica, knows };
         partition.change(&CatalogCommand::Survived { replicas: vec![survivor] });
         assert_eq!(partition.action(), Some(Action::GoOn));
         partition.view.counterpart = None;
@@ -142,11 +177,24 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_know_who_votes_waits_if_it_cannot_lead_without_those_that_are_missing() {
+    fn a_partition_begins_anew_when_nobody_has_spoken_for_a_while_who_could() {
         let mut partition = Partition::new();
+        let mut awaited = AwaitedSurvivors::default();
+        let began = Instant::now();
+        let mut look = |partition: &Partition, is_here: bool, seconds: u64| {
+            let survivor = partition.survivor.node;
+            let is_here = |node| is_here || node != survivor;
+            awaited.given_up(&partition.catalog, is_here, began + Duration::from_secs(seconds))
+        };
+        assert_eq!(look(&partition, true, 0), [], "nobody is waited for");
         partition.lose();
-        assert_eq!(partition.action(), Some(Action::TellLater));
-        partition.view.voters.push(ReplicaId { node: NodeId(3), incarnation: 9 });
-        assert_eq!(partition.action(), None, "two of three may elect one of them");
+        assert_eq!(look(&partition, true, 40), [], "the time begins");
+        assert_eq!(look(&partition, true, 69), []);
+        assert_eq!(look(&partition, false, 71), [], "who could say something is away");
+        assert_eq!(look(&partition, true, 80), [], "the time begins again");
+        let version = partition.catalog.get(partition.table).unwrap().placement[0].version;
+        assert_eq!(look(&partition, true, 110), [(partition.table, 0, version)]);
+        partition.change(&CatalogCommand::BeginAnew { groups: vec![(partition.table, 0, version)] });
+        assert_eq!(look(&partition, true, 200), []);
     }
 }

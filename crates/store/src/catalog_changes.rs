@@ -230,11 +230,10 @@ impl Store {
         let is_older =
             |node: &NodeId| self.transport().version_with(*node).is_some_and(|version| version < KNOWS_ALL_COMMANDS);
         let older_node = self.catalog().nodes().map(|node| node.id).find(is_older);
-        if let CatalogCommand::Amnesiac { asks_survivors, .. } = &mut command {
-            *asks_survivors = older_node.is_none();
-        }
-        if let Some(node) = older_node.filter(|_| command.needs_version_7()) {
-            return Ok(Err(CatalogError::OlderNode(node)));
+        match older_node {
+            Some(node) if command.needs_version_7() => return Ok(Err(CatalogError::OlderNode(node))),
+            Some(_) => {}
+            None => command = command.into_version_7(),
         }
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let reply = Box::new(move |outcome| _ = sender.send(outcome));

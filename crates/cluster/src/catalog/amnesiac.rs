@@ -6,7 +6,8 @@
 //!
 //! - a table without a log starts again empty, unless one of two voters is left. That one has everything that was acknowledged,
 //!   since both must have it. When it [says](Survivor) that there are two voters, it goes on as the only one, and a new replica takes
-//!   the amnesiac's place. If it cannot know who votes, because that was being changed, the table starts again after a while;
+//!   the other one's place. The catalog waits for that as long as somebody may say it. If nobody does, because the voters were being
+//!   changed, the partition [begins anew](super::CatalogCommand::BeginAnew) after a while;
 //! - in a table with a log, as many amnesiac replicas as a majority lacks are readmitted with what their disks hold: data
 //!   replicas before witnesses, and of these the ones with the longest logs. No more are readmitted, so that the replicas that
 //!   have not forgotten anything have a say in who leads.
@@ -19,7 +20,7 @@ mod replica;
 mod survivor;
 
 pub use replica::{Amnesiac, AmnesiacReplica};
-pub use survivor::Survivor;
+pub use survivor::{Survivor, SurvivorKnows};
 
 use super::{Catalog, Placement};
 use std::cmp::Reverse;
@@ -34,11 +35,6 @@ impl Placement {
     /// Whether an amnesiac replica waits to be replaced or readmitted.
     pub fn is_waiting(&self, replica: ReplicaId) -> bool {
         self.amnesiac.iter().any(|amnesiac| amnesiac.replica == replica && !amnesiac.is_readmitted)
-    }
-
-    /// Whether some amnesiac replica waits to be replaced or readmitted.
-    pub fn has_waiting(&self) -> bool {
-        self.amnesiac.iter().any(|amnesiac| !amnesiac.is_readmitted)
     }
 
     /// Whether the replica that leads this group should [report it](super::CatalogCommand::Led).
@@ -73,15 +69,26 @@ impl Placement {
     }
 
     /// Whether a replica holds what it had acknowledged.
-    fn remembers(&self, member: ReplicaId) -> bool {
+    pub fn remembers(&self, member: ReplicaId) -> bool {
         self.on(member.node) == Some(member) && !self.is_amnesiac(member)
+    }
+
+    /// All replicas that are members, or may be.
+    pub fn possible_members(&self) -> impl Iterator<Item = ReplicaId> {
+        self.current.iter().chain(&self.target).chain(&self.given_up).copied()
     }
 
     /// Whether a replica may be left that has everything, although most members do not: one of two, or one that was not a member as
     /// far as the catalog knows.
     fn may_have_survivor(&self) -> bool {
-        let all = self.current.iter().chain(&self.target).chain(&self.given_up);
-        (self.current.len() == 2 || self.is_moving()) && all.into_iter().any(|member| self.remembers(*member))
+        let remembers = |member: ReplicaId| !member.is_witness() && self.remembers(member);
+        (self.current.len() == 2 || self.is_moving()) && self.possible_members().any(remembers)
+    }
+
+    /// Whether amnesiac replicas wait, and nobody can lead without them as far as the catalog knows. Of a table without a log it then
+    /// waits for what [survivors](Survivor) say.
+    pub fn awaits_survivor(&self) -> bool {
+        self.amnesiac.iter().any(|amnesiac| !amnesiac.is_readmitted) && self.lacks_majority()
     }
 
     /// Whether this replica is to [go on](tessera_consensus::Inbox::go_on_without) as the only voter.
@@ -114,10 +121,10 @@ impl Placement {
 }
 
 impl Catalog {
-    /// With `asks_survivors` a table without a log waits for what those say that may have everything.
-    pub(super) fn note_amnesiac(&mut self, amnesiac: &AmnesiacReplica, asks_survivors: bool) {
+    /// With `awaits_survivors` a table without a log waits for what those say that may have everything.
+    pub(super) fn note_amnesiac(&mut self, amnesiac: &AmnesiacReplica, awaits_survivors: bool) {
         let AmnesiacReplica { table, partition, replica, end, is_overtaken } = *amnesiac;
-        let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
+        let is_volatile = self.is_volatile(table);
         let Ok(placement) = self.placement(table, partition) else { return };
         if placement.on(replica.node) != Some(replica) || placement.is_amnesiac(replica) {
             return; // it has been replaced, or that is known
@@ -125,7 +132,7 @@ impl Catalog {
         placement.amnesiac.push(Amnesiac { replica, end, is_readmitted: false, is_overtaken });
         if !is_volatile {
             placement.readmit();
-        } else if placement.lacks_majority() && !(asks_survivors && placement.may_have_survivor()) {
+        } else if placement.lacks_majority() && !(awaits_survivors && placement.may_have_survivor()) {
             self.begin_anew(table, partition);
         }
     }
@@ -139,23 +146,45 @@ impl Catalog {
     }
 
     pub(super) fn note_survivor(&mut self, survivor: &Survivor) {
-        let Survivor { table, partition, replica, counterpart } = *survivor;
-        let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
+        let Survivor { table, partition, replica, ref knows } = *survivor;
+        let is_volatile = self.is_volatile(table);
         let Ok(mut after) = self.placement(table, partition).cloned() else { return };
-        if !is_volatile || !after.remembers(replica) || !after.has_waiting() {
-            return; // that is over
+        if !is_volatile || !after.remembers(replica) {
+            return; // it is none any more
         }
-        let Some(lost) = counterpart else { return self.begin_anew(table, partition) };
-        if !after.is_waiting(lost) {
-            return;
+        match knows {
+            SurvivorKnows::Leads(voters) => {
+                if !after.awaits_survivor() {
+                    return;
+                }
+                after.current.clone_from(voters);
+            }
+            SurvivorKnows::Misses(lost) => {
+                if after.remembers(*lost) || after.is_survivor(replica) {
+                    return; // it is not lost, or that is known
+                }
+                if let Some(place) = after.target.iter_mut().find(|target| *target == lost) {
+                    *place = self.new_replica(lost.node, lost.is_witness());
+                }
+                after.amnesiac.retain(|amnesiac| amnesiac.replica != *lost);
+                after.given_up.retain(|given_up| given_up != lost);
+                (after.current, after.survivor, after.version) = (vec![replica], Some(replica), after.version + 1);
+            }
         }
-        if let Some(place) = after.target.iter_mut().find(|target| **target == lost) {
-            *place = self.new_replica(lost.node, lost.is_witness());
-        }
-        after.amnesiac.retain(|amnesiac| amnesiac.replica != lost);
-        after.given_up.retain(|given_up| *given_up != lost);
-        (after.current, after.survivor, after.version) = (vec![replica], Some(replica), after.version + 1);
         _ = self.placement(table, partition).map(|placement| *placement = after);
+    }
+
+    /// A partition begins anew unless its placement has changed, or nobody is waited for any more.
+    pub(super) fn give_survivors_up(&mut self, table: TableId, partition: u32, version: u64) {
+        let is_volatile = self.is_volatile(table);
+        let Ok(placement) = self.placement(table, partition) else { return };
+        if is_volatile && placement.version == version && placement.awaits_survivor() {
+            self.begin_anew(table, partition);
+        }
+    }
+
+    fn is_volatile(&self, table: TableId) -> bool {
+        self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent())
     }
 
     pub(super) fn led(&mut self, table: TableId, partition: u32, leader: ReplicaId) {
@@ -214,14 +243,24 @@ mod tests {
 
         fn lose(&mut self, replica: ReplicaId, end: (u64, u64)) -> Placement {
             let amnesiac = AmnesiacReplica { table: self.table, partition: 0, replica, end, is_overtaken: false };
-            let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac], asks_survivors: true };
+            let command = CatalogCommand::AwaitSurvivors { amnesiac: vec![amnesiac] };
             self.catalog.apply(&command, &Limits::default()).unwrap();
             self.placement()
         }
 
-        fn survived(&mut self, replica: ReplicaId, counterpart: Option<ReplicaId>) -> Placement {
-            let survivor = Survivor { table: self.table, partition: 0, replica, counterpart };
+        fn survived(&mut self, replica: ReplicaId, lost: ReplicaId) -> Placement {
+            self.says(replica, SurvivorKnows::Misses(lost))
+        }
+
+        fn says(&mut self, replica: ReplicaId, knows: SurvivorKnows) -> Placement {
+            let survivor = Survivor { table: self.table, partition: 0, replica, knows };
             let command = CatalogCommand::Survived { replicas: vec![survivor] };
+            self.catalog.apply(&command, &Limits::default()).unwrap();
+            self.placement()
+        }
+
+        fn give_up(&mut self, version: u64) -> Placement {
+            let command = CatalogCommand::BeginAnew { groups: vec![(self.table, 0, version)] };
             self.catalog.apply(&command, &Limits::default()).unwrap();
             self.placement()
         }
@@ -303,16 +342,16 @@ mod tests {
         let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
         let before = partition.placement();
         let [survivor, lost] = before.current[..] else { panic!("two") };
-        assert_eq!(partition.survived(survivor, Some(lost)), before, "nobody is missing");
+        assert_eq!(partition.survived(survivor, lost), before, "nobody is missing");
         let waits = partition.lose(lost, END);
         assert!(waits.is_waiting(lost) && !waits.is_survivor(survivor), "{waits:?}");
         assert_eq!((&waits.target, &waits.current), (&before.target, &before.current));
-        assert_eq!(partition.survived(lost, Some(survivor)), waits, "it has lost everything");
-        let after = partition.survived(survivor, Some(lost));
+        assert_eq!(partition.survived(lost, survivor), waits, "it has lost everything");
+        let after = partition.survived(survivor, lost);
         assert!(after.is_survivor(survivor) && after.amnesiac.is_empty() && after.is_moving(), "{after:?}");
         assert_eq!((&after.current, after.target[0]), (&vec![survivor], survivor));
         assert!(after.target[1] != lost && after.on(lost.node) == Some(after.target[1]), "a new replica is filled");
-        assert_eq!(partition.survived(survivor, Some(lost)), after, "once");
+        assert_eq!(partition.survived(survivor, lost), after, "once");
         let moved = CatalogCommand::moved(partition.table, 0, &after);
         partition.catalog.apply(&moved, &Limits::default()).unwrap();
         let whole = partition.placement();
@@ -334,11 +373,13 @@ mod tests {
         let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
         let [survivor, lost] = partition.placement().current[..] else { panic!("two") };
         partition.lose(lost, END);
-        let alone = partition.survived(survivor, Some(lost));
+        let alone = partition.survived(survivor, lost);
         let waits = partition.lose(survivor, END);
         assert!(waits.is_waiting(survivor) && waits.target == alone.target, "the comer may have all, and a vote");
-        let anew = partition.survived(alone.target[1], None);
-        assert!(anew.current == anew.target && !anew.target.contains(&alone.target[1]) && !anew.has_waiting());
+        assert_eq!(partition.give_up(waits.version - 1), waits, "something has changed since");
+        let anew = partition.give_up(waits.version);
+        assert!(anew.current == anew.target && !anew.target.contains(&alone.target[1]) && !anew.awaits_survivor());
+        assert_eq!(partition.give_up(anew.version), anew, "nobody is waited for");
     }
 
     #[test]
@@ -348,7 +389,7 @@ mod tests {
         partition.place(&[first.node.0, second.node.0]);
         let waits = partition.lose(second, END);
         assert!(waits.is_waiting(second), "as far as the catalog knows, two of three are left");
-        let after = partition.survived(first, Some(second));
+        let after = partition.survived(first, second);
         assert_eq!((after.current.clone(), after.target[0]), (vec![first], first), "the third one was no member");
         assert!(after.target[1] != second && after.on(third.node).is_none());
 
@@ -358,8 +399,38 @@ mod tests {
         let comer = partition.place(&place).target[1];
         let waits = partition.lose(only, END);
         assert!(waits.is_waiting(only), "the comer may have everything, and a vote");
-        let after = partition.survived(comer, Some(only));
+        let after = partition.survived(comer, only);
         assert_eq!(after.current, [comer]);
+    }
+
+    /// The catalog does not know of the third voter yet, and the second one ends.
+    #[test]
+    fn a_leader_of_voters_that_the_catalog_did_not_know_of_says_who_they_are() {
+        let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
+        let [leader, lost] = partition.placement().current[..] else { panic!("two") };
+        let mut apply = |command| partition.catalog.apply(&command, &Limits::default()).unwrap();
+        apply(CatalogCommand::AddNode { site: Site::default(), token: None });
+        apply(CatalogCommand::Arrived { node: NodeId(3), has_vote: false });
+        let comer = partition.place(&[leader.node.0, 3]).target[1];
+        let waits = partition.lose(lost, END);
+        assert!(waits.awaits_survivor() && !waits.awaits_leader(), "it is to go, and nobody replaces it");
+        let voters = vec![leader, comer];
+        let known = partition.says(leader, SurvivorKnows::Leads(voters.clone()));
+        assert!(known.current == voters && !known.awaits_survivor());
+        assert_eq!(partition.give_up(known.version), known);
+        assert_eq!(partition.says(leader, SurvivorKnows::Leads(vec![leader])), known, "that is over");
+    }
+
+    /// A leader said that it serves, the other voter ended, and what it had said was carried out only then.
+    #[test]
+    fn a_survivor_goes_on_also_where_the_other_one_was_replaced_already() {
+        let mut partition = Partition::in_cluster_of(2, EngineKind::Memory, 2);
+        let [survivor, lost] = partition.placement().current[..] else { panic!("two") };
+        partition.lose(lost, END);
+        let replaced = partition.led(survivor);
+        assert!(!replaced.remembers(lost) && replaced.amnesiac.is_empty());
+        let after = partition.survived(survivor, lost);
+        assert!(after.is_survivor(survivor) && after.current == [survivor] && after.target == replaced.target);
     }
 
     #[test]
@@ -368,7 +439,7 @@ mod tests {
         let lost = partition.placement().current[1];
         let amnesiac =
             AmnesiacReplica { table: partition.table, partition: 0, replica: lost, end: END, is_overtaken: false };
-        let command = CatalogCommand::amnesiac(vec![amnesiac]);
+        let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
         partition.catalog.apply(&command, &Limits::default()).unwrap();
         let anew = partition.placement();
         assert_eq!((&anew.initial_members, &anew.current), (&anew.target, &anew.target));
@@ -396,7 +467,7 @@ mod tests {
         let members = partition.placement().current;
         let amnesiac =
             AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
-        let command = CatalogCommand::amnesiac(vec![amnesiac]);
+        let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
         partition.catalog.apply(&command, &Limits::default()).unwrap();
         assert!(!partition.placement().awaits_word(), "two of three are left");
         let after = partition.lose(members[1], (1, 2));
@@ -408,7 +479,7 @@ mod tests {
         let members = partition.placement().current;
         let amnesiac =
             AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
-        let command = CatalogCommand::amnesiac(vec![amnesiac]);
+        let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
         partition.catalog.apply(&command, &Limits::default()).unwrap();
         assert!(partition.placement().awaits_word() && partition.placement().is_waiting(members[0]));
     }

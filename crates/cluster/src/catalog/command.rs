@@ -238,15 +238,22 @@ pub enum CatalogCommand {
     Amnesiac {
         /// The replicas, of any tables.
         replicas: Vec<AmnesiacReplica>,
-        /// Whether [survivors](super::Survivor) of tables without a log are waited for. The leader says so when it takes the command, if
-        /// all nodes know of survivors.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        asks_survivors: bool,
     },
-    /// These replicas of tables without a log have forgotten nothing and miss amnesiac ones.
+    /// The same; but tables without a log wait for what [survivors](Survivor) say, before they begin anew. The catalog's leader makes it of
+    /// [`Self::Amnesiac`], unless a node that does not know it belongs to the cluster.
+    AwaitSurvivors {
+        /// The replicas, of any tables.
+        amnesiac: Vec<AmnesiacReplica>,
+    },
+    /// What replicas of tables without a log say that have forgotten nothing.
     Survived {
         /// The replicas, of any tables.
         replicas: Vec<Survivor>,
+    },
+    /// These partitions of tables without a log begin anew, since no survivor has said anything.
+    BeginAnew {
+        /// Table, partition and version of the placement of each.
+        groups: Vec<(TableId, u32, u64)>,
     },
     /// These replicas lead their groups and serve, so new replicas can take the places of amnesiac ones.
     Led {
@@ -281,7 +288,8 @@ impl CatalogCommand {
     /// that can be undone, and survivors.
     pub fn needs_version_7(&self) -> bool {
         match self {
-            Self::Truncate { .. } | Self::Survived { .. } => true,
+            Self::Truncate { .. } => true,
+            Self::AwaitSurvivors { .. } | Self::Survived { .. } | Self::BeginAnew { .. } => true,
             Self::Create { schema, .. } => schema.model == Model::Document,
             Self::CreateDatabase { .. } | Self::DropDatabase { .. } => true,
             Self::CreateIndex { .. } | Self::DropIndex { .. } | Self::RenameIndex { .. } => true,
@@ -300,9 +308,12 @@ impl CatalogCommand {
         Self::Truncate { name: name.into(), purge_at, dropped_at: None, absent: BTreeSet::new() }
     }
 
-    /// That these replicas are amnesiac.
-    pub fn amnesiac(replicas: Vec<AmnesiacReplica>) -> Self {
-        Self::Amnesiac { replicas, asks_survivors: false }
+    /// The same command in the form of version 7, if it has one.
+    pub fn into_version_7(self) -> Self {
+        match self {
+            Self::Amnesiac { replicas } => Self::AwaitSurvivors { amnesiac: replicas },
+            same => same,
+        }
     }
 
     /// That a partition's group has the members that are wanted.

@@ -96,8 +96,7 @@ pub struct Placement {
     /// [Amnesiac](super::amnesiac) replicas, as long as the group has no leader.
     #[serde(default, rename = "lost")]
     pub(super) amnesiac: Vec<Amnesiac>,
-    /// The replica that goes on as the only voter, because the other one has lost everything; until its group has the members that
-    /// are wanted.
+    /// The replica that goes on as the only voter, because the other one has lost everything; until a move has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) survivor: Option<ReplicaId>,
     /// Replicas that a move would have made members, before it was given up. Until the group's leader has reported its

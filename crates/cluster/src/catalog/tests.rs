@@ -63,6 +63,17 @@ fn a_node_that_does_not_know_when_a_table_was_created_can_alter_it() {
 }
 
 #[test]
+fn the_first_table_is_created_when_its_cluster_is_founded() {
+    let time = UnixMillis::new(5_000);
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb).founded_at(time);
+    assert_eq!(catalog.by_name("default").unwrap().settings.created_at, Some(time));
+    let settings = TableSettings { default_ttl_seconds: 1, ..TableSettings::default() };
+    let alter = CatalogCommand::Alter { name: "default".into(), settings, before: None };
+    catalog.apply(&alter, &Limits::default()).unwrap();
+    assert_eq!(catalog.by_name("default").unwrap().settings.created_at, Some(time));
+}
+
+#[test]
 fn a_change_of_settings_that_does_not_know_another_is_refused() {
     let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let with_ttl = |seconds| TableSettings { default_ttl_seconds: seconds, ..TableSettings::default() };

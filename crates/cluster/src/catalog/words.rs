@@ -45,12 +45,13 @@ impl fmt::Display for CatalogCommand {
                 write!(f, "place partition {partition} of table {table} on nodes {}", listed(nodes))?;
                 witness.map_or(Ok(()), |node| write!(f, " with a witness on node {node}"))
             }
-            Self::Amnesiac { replicas, .. } => {
+            Self::Amnesiac { replicas } | Self::AwaitSurvivors { amnesiac: replicas } => {
                 write!(f, "{} replicas may have lost what they acknowledged", replicas.len())
             }
             Self::Survived { replicas } => {
-                write!(f, "{} replicas miss others that have lost everything", replicas.len())
+                write!(f, "{} replicas have what others have lost", replicas.len())
             }
+            Self::BeginAnew { groups } => write!(f, "{} partitions begin anew, empty", groups.len()),
             Self::Led { groups } => write!(f, "{} partitions have leaders that serve", groups.len()),
             Self::Replace { table, partition, replica } => {
                 write!(f, "replace replica {replica} of partition {partition} of table {table}")

@@ -96,7 +96,7 @@ impl<T> Group<T> {
     pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> bool {
         let own = self.replica();
         let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
-        let is_busy = self.is_changing() || self.node.raft.lead_transferee.is_some();
+        let is_busy = self.is_changing() || self.node.raft.lead_transferee.is_some() || self.owes_removal();
         if self.is_hibernating() {
             self.wake();
             return false;

@@ -512,8 +512,8 @@ impl<T> Group<T> {
         }
         self.payloads.clear();
         self.forget_on_disk(output);
-        // A witness has no snapshot: a replica that needs one waits for another leader.
-        if self.node.store().wants_snapshot.get() && !self.replica().is_witness() {
+        // A witness has no snapshot: a replica that needs one waits for another leader. So it is with one that led before.
+        if self.node.store().wants_snapshot.get() && self.is_leader() && !self.replica().is_witness() {
             output.snapshots_wanted.push(self.id);
         }
         Ok(())

@@ -3,7 +3,8 @@
 //! Neither of two voters can do anything without the other one, so the survivor has every entry that was ever committed,
 //! and nobody else can have a later one. It is safe for it to go on as the only voter, if the other one never votes
 //! again, which the caller must know. It is not safe where a change of the voters may have been committed that this
-//! replica does not know to be committed: others may then have gone on without it.
+//! replica does not know to be committed: others may then have gone on without it. A voter has applied the entry that
+//! made it one, because a learner gets a vote only if it lacks little and no snapshot is on its way to it.
 
 use super::members::read_change;
 use super::{Group, from_raft, to_raft};
@@ -18,7 +19,9 @@ impl<T> Group<T> {
         let raft = &self.node.raft;
         let ConfState { voters, voters_outgoing, learners_next, .. } = self.node.store().members();
         let knows_leader = self.is_leader() || raft.leader_id != raft::INVALID_ID;
-        if self.is_persistent() || knows_leader || !voters_outgoing.is_empty() || !learners_next.is_empty() {
+        let is_joint = !voters_outgoing.is_empty() || !learners_next.is_empty();
+        // A witness has no records with which to go on.
+        if self.is_persistent() || self.replica().is_witness() || knows_leader || is_joint {
             return None;
         }
         let other = match voters[..] {
@@ -58,13 +61,18 @@ impl<T> Group<T> {
         self.node.mut_store().set_members(index, members);
         self.wake();
         self.peers.are_none = self.has_no_peers();
-        self.peers.gone_counterpart = (!self.peers.are_none).then_some(lost);
+        self.peers.gone_counterpart = Some(lost);
         self.peers.progress.reset(&self.node.raft);
         if self.may_campaign() {
             // If it is too early, the next ticks call the election.
             _ = self.node.campaign();
         }
         true
+    }
+
+    /// Whether learners do not know yet that a voter is gone.
+    pub(super) fn owes_removal(&self) -> bool {
+        self.peers.gone_counterpart.is_some() && !self.peers.are_none
     }
 
     /// A leader that [went on alone](Self::go_on_without) tells learners, by an entry, that the other voter is gone.

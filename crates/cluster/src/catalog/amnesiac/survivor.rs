@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tessera_types::{ReplicaId, TableId};
 
-/// A replica of a table without a log that has forgotten nothing and has no leader, because amnesiac replicas are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A replica of a table without a log that has forgotten nothing, where amnesiac replicas are waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
     /// The table of the partition.
     pub table: TableId,
@@ -12,7 +12,16 @@ pub struct Survivor {
     pub partition: u32,
     /// The replica that says so.
     pub replica: ReplicaId,
-    /// The only other voter of its group, if there are two and no others may vote: then the survivor has everything that was
-    /// acknowledged. `None` if it cannot know, and has been without a leader for a while.
-    pub counterpart: Option<ReplicaId>,
+    /// What it knows of its group.
+    pub knows: SurvivorKnows,
+}
+
+/// What a survivor knows of its group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SurvivorKnows {
+    /// It is one of two voters, and misses this one. So it has everything that was acknowledged.
+    Misses(ReplicaId),
+    /// It leads, and these are the voters: others than the catalog knew.
+    Leads(Vec<ReplicaId>),
 }

@@ -1,7 +1,7 @@
 //! Nodes that made up a majority are gone for good, and an operator has those that are left go on.
 
 use super::stop_at_end::StopAtEnd;
-use super::{Cluster, WHOLE};
+use super::{Cluster, WHOLE, is_settled};
 use crate::resp_client::{Client, Value};
 use crate::server::{tessera, wait_for};
 use std::path::PathBuf;
@@ -215,6 +215,37 @@ fn of_a_table_without_a_log_one_of_two_nodes_keeps_everything() {
         for key in &keys {
             let value = client.run(&format!("GET {key}"));
             assert!(matches!(&value, Value::Bulk(bytes) if bytes == key.as_bytes()), "round {round}: {key}: {value}");
+        }
+    }
+}
+
+/// Processes end one after the other, before the new replicas have their copies. What a table without a log held may be lost then, but it
+/// serves again: once such a partition never had a leader again.
+#[test]
+fn a_table_without_a_log_serves_again_after_ends_in_quick_succession() {
+    for (nodes, ended) in [(2, [1, 0]), (3, [1, 2])] {
+        let mut cluster = Cluster::start(nodes);
+        let replicas = format!("table create t --engine memory --partitions 16 --replicas {nodes}");
+        cluster.cli(0, &replicas).unwrap();
+        cluster.wait_for("nothing moves", WHOLE, || cluster.status(0).is_some_and(|status| is_settled(&status)));
+        write(&mut cluster.client(0), "t");
+        for at in ended {
+            cluster.kill(at);
+            cluster.start_node(at);
+            let at = if nodes == 2 { 1 - at } else { 0 };
+            // The first answer, as long as the copies are on their way.
+            let mut client = cluster.client(at);
+            wait_for("a write is taken", WHOLE, || {
+                client.run("TABLE t");
+                matches!(client.run("SET first write"), Value::Simple(_)).then_some(())
+            });
+        }
+        let mut client = cluster.client(0);
+        client.run("TABLE t");
+        for number in 0..WRITES {
+            wait_for("every partition takes writes", WHOLE, || {
+                matches!(client.run(&format!("SET n{number} again")), Value::Simple(_)).then_some(())
+            });
         }
     }
 }
