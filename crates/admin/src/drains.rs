@@ -27,7 +27,8 @@ impl StuckDrain {
             catalog.nodes().filter(may_take).map(|node| node.id).partition(|node| is_silent(*node));
         let mut found = Self { replicas: 0, given_up: 0, waits_for: BTreeSet::new() };
         for placement in catalog.tables().flat_map(|table| &table.placement) {
-            let has_room = |node: &&NodeId| placement.on(**node).is_none();
+            // A witness gives way to a replica.
+            let has_room = |node: &&NodeId| placement.on(**node).is_none_or(|replica| replica.is_witness());
             let is_here = placement.current.iter().any(|replica| replica.node == drained.id);
             if !is_here {
                 continue;

@@ -33,23 +33,34 @@ fn loads_of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Loads {
 /// The next moves, after which every partition has its replicas on live nodes that stay, evenly spread. No more than
 /// `limit` partitions move at the same time, and each move concerns another partition. Replicas of lost nodes are made
 /// anew on other nodes. Moves to nodes that have gone away are given up, so they take none of the `limit` slots. Moves
-/// of partitions without a leader take no slot either, because they make no progress.
+/// of partitions without a leader take no slot either, because they make no progress. Replicas that a move would remove
+/// without need, because their nodes are not drained any more, stay; until that counts, nothing else is planned.
 pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: &IsLed<'_>) -> Vec<CatalogCommand> {
     let (lost, unfit) = (presence.below(Standing::Away, catalog.nodes().map(|node| node.id)), unfit(catalog, presence));
     let mut loads = loads_of(catalog, &unfit);
     let mut moves = Vec::new();
     let mut slots = limit;
+    let mut are_kept = false;
     for (table, partition, placement) in partitions(catalog).filter(|(.., placement)| placement.is_moving()) {
+        let replicas = usize::from(table.schema.replicas);
         if holds(Rule::MovesAreGivenUp) && is_in_vain(placement, presence) {
             loads.turn_to(table);
-            let replicas = usize::from(table.schema.replicas);
             // If the way back leads to members that are lost as well, the next move starts from there.
             let back = way_back(&loads, placement, replicas);
             let nodes = back.or_else(|| better(&mut loads, &lost, catalog, placement, replicas));
             moves.extend(nodes.map(|nodes| place(table.id, partition, nodes)));
+        } else if holds(Rule::MovesAreGivenUp)
+            && let Some(nodes) = keeping_needed(&loads, placement, replicas)
+        {
+            moves.push(place(table.id, partition, nodes));
+            are_kept = true;
         } else if (is_led(table.id, partition) && !waits(placement, presence)) || !holds(Rule::MovesAreGivenUp) {
             slots = slots.saturating_sub(1);
         }
+    }
+    if are_kept {
+        // The loads do not count what stays.
+        return moves;
     }
     let leaves = |replica: &ReplicaId| {
         lost.contains(&replica.node) || catalog.node(replica.node).is_none_or(|node| !may_hold(node))
@@ -115,6 +126,38 @@ fn way_back(loads: &Loads, placement: &Placement, replicas: usize) -> Option<Nod
         nodes.data_replicas.extend(spares);
     }
     let is_news = !nodes.data_replicas.is_empty() && nodes != Nodes::of(placement);
+    is_news.then_some(nodes)
+}
+
+/// The nodes of a partition whose move only removes members, if it need not remove all of them: the table wants more
+/// replicas than the move leaves, and a member that is to go is on a node that may hold replicas, as after a drain that
+/// was undone. Moves that bring new replicas come to their end.
+///
+/// The group may have removed that member already. Its node keeps the replica as long as it is among the current
+/// members, and the leader's report of the removal counts no more once the target has changed. So it becomes a member
+/// again as what it is. If the report came first, the node gets a new replica.
+fn keeping_needed(loads: &Loads, placement: &Placement, replicas: usize) -> Option<Nodes> {
+    if targets(placement).next().is_some() {
+        return None;
+    }
+    let left = Nodes::of(placement);
+    let may_stay = |member: &ReplicaId| {
+        let is_to_go = !placement.target.contains(member) && placement.on(member.node) == Some(*member);
+        is_to_go && loads.is_fit(member.node)
+    };
+    let (witnesses, mut kept): (Vec<ReplicaId>, Vec<ReplicaId>) =
+        placement.current.iter().copied().filter(may_stay).partition(|member| member.is_witness());
+    kept.truncate(replicas.saturating_sub(left.data_replicas.len()));
+    // In the order of the members, so that the one that was to lead is to lead again.
+    let stays = |member: &&ReplicaId| placement.target.contains(member) || kept.contains(member);
+    let members: Vec<ReplicaId> = placement.current.iter().filter(stays).copied().collect();
+    let mut nodes = Nodes::of_replicas(&members);
+    // A witness that gives way to a replica of a node that is being drained goes all the same.
+    let stay_all = nodes.data_replicas.iter().all(|node| loads.is_fit(*node));
+    if replicas == WITNESSED && nodes.data_replicas.len() == WITNESSED && stay_all {
+        nodes.witness = nodes.witness.or(witnesses.first().map(|witness| witness.node));
+    }
+    let is_news = !kept.is_empty() || nodes.witness != left.witness;
     is_news.then_some(nodes)
 }
 
@@ -203,11 +246,10 @@ fn data_replicas(
         nodes.remove(lost);
     }
     // A replica that cannot be replaced is better than none, unless its node is to be emptied and no other node of the
-    // cluster could take it, were it there.
+    // cluster could take it, were it there. The witness's node can, once the witness has given way.
     let mut lost = 0;
     while lost < nodes.len() {
-        let is_taken = |node: &NodeId| nodes.contains(node) || before.witness == Some(*node);
-        let has_room = || catalog.nodes().any(|node| may_hold(node) && !is_taken(&node.id));
+        let has_room = || catalog.nodes().any(|node| may_hold(node) && !nodes.contains(&node.id));
         if !is_lost(&nodes[lost]) {
             lost += 1;
         } else if let Some(spare) = spares(1, &nodes).first() {

@@ -11,7 +11,7 @@ use tessera_cluster::{Catalog, CatalogFile, JoinToken, Site};
 use tessera_engine::DEFAULT_ENGINE;
 use tessera_store::hosting::number;
 use tessera_transport::{Generation, Identity};
-use tessera_types::{ClusterId, NodeId, ReplicaId};
+use tessera_types::{ClusterId, NodeId, ReplicaId, UnixMillis};
 
 /// How long a node tries to join.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -90,7 +90,8 @@ pub(crate) fn establish(
         return Ok(identity);
     }
     let (identity, catalog) = if config.join.is_empty() {
-        (of_new_cluster(), Catalog::of_new_cluster(config.site.clone(), DEFAULT_ENGINE))
+        let catalog = Catalog::of_new_cluster(config.site.clone(), DEFAULT_ENGINE).founded_at(UnixMillis::now());
+        (of_new_cluster(), catalog)
     } else {
         let failed = |error| OpenError::File("join.json", error);
         let request = JoinRequest { site: config.site.clone(), token: join_token(&directory.join()).map_err(failed)? };

@@ -274,3 +274,153 @@ fn of_too_many_replicas_those_that_are_lost_go_first() {
     settle(&mut catalog, &BTreeSet::from([lost]));
     assert!(!nodes_of(&placement(&catalog)).contains(&lost.0));
 }
+
+fn carry_out(catalog: &mut Catalog, commands: Vec<CatalogCommand>) {
+    commands.into_iter().for_each(|command| apply(catalog, command));
+}
+
+fn drain(catalog: &mut Catalog, node: u32, is_draining: bool) {
+    apply(catalog, CatalogCommand::Drain { node: NodeId(node), is_draining });
+}
+
+/// The replicas that all partitions are to have.
+fn targets_of(catalog: &Catalog) -> Vec<Vec<ReplicaId>> {
+    partitions(catalog).map(|(.., placement)| placement.target.clone()).collect()
+}
+
+/// They once went all the same, and were made anew later.
+#[test]
+fn replicas_that_have_only_to_go_stay_when_a_drain_is_undone() {
+    let none = BTreeSet::new();
+    for replicas in [2, 3] {
+        let mut catalog = cluster(3);
+        create(&mut catalog, 8, replicas);
+        settle(&mut catalog, &none);
+        let before = targets_of(&catalog);
+        drain(&mut catalog, 3, true);
+        let begun = moves(&catalog, &none, 999);
+        assert_eq!(begun.len(), before.len());
+        carry_out(&mut catalog, begun);
+        let drained = placement(&catalog);
+        assert_eq!(moves(&catalog, &none, 999), [], "the node is being drained");
+
+        drain(&mut catalog, 3, false);
+        let returns = presence(&[(1, Standing::Steady), (2, Standing::Steady), (3, Standing::Here)]);
+        assert_eq!(next_moves(&catalog, &returns, 999, LED), [], "nothing goes to a node that may be gone again");
+        let back = moves(&catalog, &none, 0);
+        assert_eq!(back.len(), before.len(), "no slot is needed");
+        carry_out(&mut catalog, back);
+        assert_eq!(targets_of(&catalog), before);
+        // The group had removed it; its leader makes it a member again.
+        apply(&mut catalog, CatalogCommand::moved(TableId(1), 0, &drained));
+        assert_eq!(placement(&catalog).current, placement(&catalog).target);
+        assert_eq!(targets_of(&catalog), before);
+        assert_eq!(moves(&catalog, &none, 999), []);
+    }
+}
+
+#[test]
+fn a_replica_that_is_gone_when_a_drain_is_undone_comes_as_another_one() {
+    let none = BTreeSet::new();
+    let mut catalog = cluster(3);
+    create(&mut catalog, 8, 3);
+    settle(&mut catalog, &none);
+    let first = placement(&catalog).on(NodeId(3)).unwrap();
+    drain(&mut catalog, 3, true);
+    let begun = moves(&catalog, &none, 999);
+    carry_out(&mut catalog, begun);
+    let moved = CatalogCommand::moved(TableId(1), 0, &placement(&catalog));
+    apply(&mut catalog, moved);
+    assert_eq!(placement(&catalog).on(NodeId(3)), None);
+    drain(&mut catalog, 3, false);
+    settle(&mut catalog, &none);
+    check(&catalog, &none);
+    assert!(placement(&catalog).on(NodeId(3)).is_some_and(|again| again != first));
+}
+
+#[test]
+fn a_move_to_another_node_goes_on_when_a_drain_is_undone() {
+    let none = BTreeSet::new();
+    let mut catalog = cluster(4);
+    create(&mut catalog, 8, 3);
+    settle(&mut catalog, &none);
+    drain(&mut catalog, 3, true);
+    let begun = moves(&catalog, &none, 999);
+    carry_out(&mut catalog, begun);
+    let is_moving = |(table, partition): (TableId, u32)| {
+        catalog.get(table).unwrap().placement.get(partition as usize).unwrap().is_moving()
+    };
+    assert!((0..8).any(|partition| is_moving((TableId(1), partition))));
+    let mut undone = catalog.clone();
+    drain(&mut undone, 3, false);
+    for command in moves(&undone, &none, 999) {
+        let CatalogCommand::Place { table, partition, .. } = command else { panic!("{command:?}") };
+        assert!(!is_moving((table, partition)), "{command:?}");
+    }
+}
+
+#[test]
+fn replicas_that_a_table_has_too_many_of_go_unless_it_wants_them_again() {
+    let none = BTreeSet::new();
+    let mut catalog = cluster(3);
+    create(&mut catalog, 8, 3);
+    settle(&mut catalog, &none);
+    let before = targets_of(&catalog);
+    let set_replicas = |replicas| CatalogCommand::SetReplicas { name: "t8".into(), replicas };
+    apply(&mut catalog, set_replicas(2));
+    let begun = moves(&catalog, &none, 999);
+    carry_out(&mut catalog, begun);
+    let is_of_table = |it: &CatalogCommand| matches!(it, CatalogCommand::Place { table: TableId(1), .. });
+    assert!(!moves(&catalog, &none, 999).iter().any(is_of_table), "they go");
+    apply(&mut catalog, set_replicas(3));
+    let back = moves(&catalog, &none, 999);
+    assert_eq!(back.iter().filter(|it| is_of_table(it)).count(), 8);
+    carry_out(&mut catalog, back);
+    assert_eq!(targets_of(&catalog)[16..], before[16..]);
+}
+
+/// Where only the witness's node could take a replica, the table once had one copy until the new one was complete.
+#[test]
+fn no_copy_is_given_up_before_the_witness_has_made_room_for_another_one() {
+    let none = BTreeSet::new();
+    let mut catalog = cluster(3);
+    create(&mut catalog, 8, 2);
+    settle(&mut catalog, &none);
+    drain(&mut catalog, 3, true);
+    for _ in 0..4 {
+        let begun = moves(&catalog, &none, 999);
+        carry_out(&mut catalog, begun);
+        for (table, partition) in
+            partitions(&catalog).map(|(table, partition, _)| (table.id, partition)).collect::<Vec<_>>()
+        {
+            let placement = catalog.get(table).unwrap().placement[partition as usize].clone();
+            let copies = placement.target.iter().filter(|replica| !replica.is_witness()).count();
+            assert!(copies >= 2, "{placement:?}");
+            apply(&mut catalog, CatalogCommand::moved(table, partition, &placement));
+        }
+    }
+    assert!(targets_of(&catalog).iter().flatten().all(|replica| replica.node != NodeId(3)));
+}
+
+#[test]
+fn a_witness_gives_way_as_long_as_a_data_replica_must_move() {
+    let mut catalog = cluster(3);
+    create(&mut catalog, 1, 2);
+    settle(&mut catalog, &BTreeSet::new());
+    add_node(&mut catalog);
+    let before = placement(&catalog).target;
+    let leaver = before[0].node.0;
+    drain(&mut catalog, leaver, true);
+    // Another node could take the replica, and is not there.
+    let standings = [1, 2, 3].map(|node| (node, Standing::Steady));
+    let without_fourth = presence(&[&standings[..], &[(4, Standing::Silent)]].concat());
+    let begun = next_moves(&catalog, &without_fourth, 999, LED);
+    carry_out(&mut catalog, begun);
+    assert_eq!(placement(&catalog).target, before[..2]);
+    let is_of_table = |it: &CatalogCommand| matches!(it, CatalogCommand::Place { table: TableId(1), .. });
+    assert!(!next_moves(&catalog, &without_fourth, 999, LED).iter().any(is_of_table), "it is to go");
+    drain(&mut catalog, leaver, false);
+    let back = next_moves(&catalog, &without_fourth, 999, LED);
+    carry_out(&mut catalog, back);
+    assert_eq!(placement(&catalog).target, before);
+}
