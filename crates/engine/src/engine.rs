@@ -257,6 +257,8 @@ pub trait Engine: Send + Sync {
     /// one step reflects log index zero meanwhile, also if it fails half-way, and writes nothing of it to a file:
     /// [`make_durable`](Self::make_durable) and [`checkpoint`](Self::checkpoint) wait, or fail with
     /// [`EngineError::PartialRecords`].
+    ///
+    /// What is in the file may be the engine's own afterwards. It can be restored from again, and removed, but nobody writes to it.
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError>;
 
     /// Digests a slice of the partition's records as they are now. For the partition's writer, so that no entry is applied

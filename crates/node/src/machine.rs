@@ -7,9 +7,8 @@ use crate::snapshot::Description;
 use crate::stalled_writes::{self, StalledWrite, StalledWrites};
 use crate::{comparison, refused_writes, replicas, snapshot};
 use bytes::{Bytes, BytesMut};
-use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -26,8 +25,6 @@ pub(crate) struct PartitionsMachine {
     partitions: HostedPartitions,
     /// How many [cold](ColdCommands) and [held](HeldCommands) commands of all partitions wait.
     waiting: usize,
-    /// Groups of which a snapshot is being written.
-    snapshots: Arc<Mutex<HashSet<GroupId>>>,
     stalled_writes: StalledWrites,
     refused_writes: refused_writes::OfWorker,
     context: Arc<NodeContext>,
@@ -53,7 +50,6 @@ impl PartitionsMachine {
             now: context.clock.now(),
             partitions: HashMap::default(),
             waiting: 0,
-            snapshots: Arc::default(),
             stalled_writes: StalledWrites::default(),
             refused_writes: context.refused_writes.join(),
             context,
@@ -348,13 +344,12 @@ impl StateMachine for PartitionsMachine {
 
     fn snapshot(&mut self, group: GroupId) -> Option<(u64, Vec<u8>)> {
         let HostedPartition { table, partition, .. } = self.host(group)?;
-        let (table, partition, context, writing) =
-            (table.clone(), *partition, self.context.clone(), self.snapshots.clone());
-        if !writing.lock().insert(group) {
-            return None; // under way
-        }
+        let (table, partition, context) = (table.clone(), *partition, self.context.clone());
+        // If one is under way, or it is not this group's turn, the group asks again: a leader with a replica that lacks
+        // entries does not hibernate, and asks at each heartbeat.
+        let (slot, writing) = context.outgoing.begin(group, Instant::now())?;
         let write = move || {
-            match context.write_snapshot(&table, partition) {
+            match context.write_snapshot(&table, partition, slot) {
                 Ok((index, file)) => {
                     context.inbox_of(table.id(), partition).offer_snapshot(group, index, file.encode());
                 }
@@ -362,11 +357,11 @@ impl StateMachine for PartitionsMachine {
                     tracing::warn!(table = %table.name(), partition, %error, "no snapshot can be written")
                 }
             }
-            writing.lock().remove(&group);
+            drop(writing);
         };
         // Writing takes as long as the partition is large, and the loop must go on.
-        if std::thread::Builder::new().name("snapshot".into()).spawn(write).is_err() {
-            self.snapshots.lock().remove(&group);
+        if let Err(error) = std::thread::Builder::new().name("snapshot".into()).spawn(write) {
+            tracing::warn!(%group, %error, "no thread can be started that writes a snapshot");
         }
         None
     }

@@ -3,14 +3,14 @@
 
 use crate::node_context::NodeContext;
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogRequest};
-use tessera_store::hosting::{PendingReply, WriteCommand, group_of};
+use tessera_store::hosting::{ClusterClock, PendingReply, WriteCommand, group_of};
 use tessera_store::{Operation, Table, Transaction, Verdict};
-use tessera_types::{RequestError, TableId, UnixMillis};
+use tessera_types::{RequestError, TableId};
 
 /// How often expired records are looked for; each time, some pages of each partition.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -30,8 +30,7 @@ impl Maintenance {
         let stopping: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let stopped = stopping.clone();
         let thread = std::thread::Builder::new().name("maintenance".into()).spawn(move || {
-            Housekeeping { context, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
-                .run(&stopped)
+            Housekeeping { context, tell_time: Arc::new(TellTime), partitions: HashMap::new() }.run(&stopped)
         })?;
         Ok(Self { stopping, thread: Mutex::new(Some(thread)) })
     }
@@ -61,10 +60,48 @@ impl Operation for TellTime {
 struct Housekeeping {
     context: Arc<NodeContext>,
     tell_time: Arc<dyn Operation>,
-    /// The durable index last told to the log, per partition.
-    durable: HashMap<(TableId, u32), u64>,
-    /// Since when a partition has had entries that are not durable.
-    touched: HashMap<(TableId, u32), Instant>,
+    /// Of the tables that are open.
+    partitions: HashMap<(TableId, u32), NotDurable>,
+}
+
+/// What is known of a partition's entries that are not durable.
+#[derive(Default)]
+struct NotDurable {
+    /// The durable index last told to the log.
+    told: Option<u64>,
+    /// Since when there have been such entries, and the index of the last one then.
+    oldest: Option<(Instant, u64)>,
+}
+
+impl NotDurable {
+    /// Whether the partition is to be made durable: some entries have not been for so long, or the log `holds` too much because of them.
+    fn is_due(&mut self, now: Instant, applied: u64, durable: u64, holds: bool, flush_age: Duration) -> bool {
+        // Another partition of the table may have been made durable, and with it what was not in this one. Later entries are younger.
+        self.oldest = self.oldest.filter(|(_, last)| durable < applied.min(*last));
+        if durable >= applied {
+            return false;
+        }
+        let (since, _) = *self.oldest.get_or_insert((now, applied));
+        // The log holds less once it is told what has become durable meanwhile.
+        let holds = holds && self.told == Some(durable);
+        holds || now.duration_since(since) >= flush_age
+    }
+
+    /// Notes that it was made durable, or could not be: then it is tried again when as much time has gone by.
+    fn begin_anew(&mut self) {
+        self.oldest = None;
+    }
+
+    /// Notes the durable index. Returns whether the log is to be told.
+    fn tell(&mut self, durable: u64) -> bool {
+        self.told.replace(durable) != Some(durable) && durable > 0
+    }
+}
+
+/// Forgets dropped tables whose time has come by the cluster's clock, since the one of this node may be wrong. `None` while that time is
+/// not known.
+fn purge(clock: &ClusterClock) -> Option<CatalogCommand> {
+    clock.is_certain().then(|| CatalogCommand::Purge { now: clock.now() })
 }
 
 impl Housekeeping {
@@ -95,12 +132,11 @@ impl Housekeeping {
             }
             if last_purge.elapsed() >= PURGE {
                 last_purge = Instant::now();
-                let request = CatalogRequest {
-                    command: CatalogCommand::Purge { now: UnixMillis::now() },
-                    reply: Box::new(|_| {}),
-                };
-                // Only the node that leads the catalog does it. A full inbox is no reason to hurry.
-                let _ = self.context.catalog_inbox.submit(CATALOG_GROUP, request);
+                if let Some(command) = purge(&self.context.clock) {
+                    let request = CatalogRequest { command, reply: Box::new(|_| {}) };
+                    // Only the node that leads the catalog does it. A full inbox is no reason to hurry.
+                    let _ = self.context.catalog_inbox.submit(CATALOG_GROUP, request);
+                }
             }
         }
     }
@@ -122,11 +158,12 @@ impl Housekeeping {
     }
 
     fn shrink_log(&mut self, tables: &[Arc<Table>]) {
+        let open: HashSet<TableId> = tables.iter().map(|table| table.id()).collect();
+        self.partitions.retain(|(table, _), _| open.contains(table));
         let holding = self.context.log.groups_holding_space();
         let is_large = self.context.log.statistics().disk_bytes > self.context.config.log_limit_bytes;
         for table in tables.iter().filter(|table| table.schema().is_persistent()) {
             for partition in 0..table.schema().partitions {
-                let address = (table.id(), partition);
                 let applied = table.engine().applied_index(partition);
                 let mut durable = match table.engine().durable_index(partition) {
                     Ok(durable) => durable,
@@ -135,29 +172,106 @@ impl Housekeeping {
                         continue;
                     }
                 };
-                if durable >= applied {
-                    self.touched.remove(&address);
-                } else {
-                    let since = *self.touched.entry(address).or_insert_with(Instant::now);
-                    let holds = is_large && holding.contains(&group_of(table.id(), partition));
-                    if holds || since.elapsed() >= self.context.config.flush_age {
-                        durable = self.make_durable(table, partition).unwrap_or(durable);
-                        self.touched.remove(&address);
-                    }
+                let group = group_of(table.id(), partition);
+                let not_durable = self.partitions.entry((table.id(), partition)).or_default();
+                let holds = is_large && holding.contains(&group);
+                if not_durable.is_due(Instant::now(), applied, durable, holds, self.context.config.flush_age) {
+                    durable = make_durable(&self.context, table, partition).unwrap_or(durable);
+                    not_durable.begin_anew();
                 }
-                if self.durable.insert(address, durable) != Some(durable) && durable > 0 {
-                    self.context.inbox_of(table.id(), partition).durable(group_of(table.id(), partition), durable);
+                if not_durable.tell(durable) {
+                    self.context.inbox_of(table.id(), partition).durable(group, durable);
                 }
             }
         }
     }
+}
 
-    fn make_durable(&self, table: &Table, partition: u32) -> Option<u64> {
-        let log_synced = || self.context.log.wait_synced().map_err(|error| error.to_string());
-        let outcome = table.engine().make_durable(partition, &log_synced);
-        if let Err(error) = &outcome {
-            tracing::warn!(table = %table.name(), partition, %error, "state could not be made durable");
+fn make_durable(context: &NodeContext, table: &Table, partition: u32) -> Option<u64> {
+    let log_synced = || context.log.wait_synced().map_err(|error| error.to_string());
+    let outcome = table.engine().make_durable(partition, &log_synced);
+    if let Err(error) = &outcome {
+        tracing::warn!(table = %table.name(), partition, %error, "state could not be made durable");
+    }
+    outcome.ok().and_then(|()| table.engine().durable_index(partition).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::TestNode;
+    use tessera_store::hosting::HeardClock;
+    use tessera_types::{UnixMillis, monotonic_millis};
+
+    const HOUR: i64 = 3_600_000;
+    const AGE: Duration = Duration::from_secs(600);
+
+    /// All of them were flushed one after the other, by what was durable since the first flush.
+    #[test]
+    fn partitions_that_are_made_durable_together_are_flushed_once_while_they_are_written_to() {
+        let mut partitions: Vec<_> = (0..4).map(|_| NotDurable::default()).collect();
+        let (mut now, mut applied, mut durable, mut flushes) = (Instant::now(), 0, 0, 0);
+        for _ in 0..10 * AGE.as_secs() + 50 {
+            now += ROUND;
+            for partition in &mut partitions {
+                applied += 1;
+                if partition.is_due(now, applied, durable, false, AGE) {
+                    durable = applied;
+                    partition.begin_anew();
+                    flushes += 1;
+                }
+                partition.tell(durable);
+            }
         }
-        outcome.ok().and_then(|()| table.engine().durable_index(partition).ok())
+        assert_eq!(flushes, 10);
+    }
+
+    #[test]
+    fn a_log_that_is_too_large_is_told_what_is_durable_before_more_is_made_so() {
+        let now = Instant::now();
+        let mut partition = NotDurable::default();
+        let is_due = |partition: &mut NotDurable, applied, durable| partition.is_due(now, applied, durable, true, AGE);
+        assert!(!is_due(&mut partition, 10, 5));
+        assert!(partition.tell(5));
+        assert!(is_due(&mut partition, 10, 5));
+        // Another partition was made durable.
+        assert!(!is_due(&mut partition, 12, 10));
+        assert!(partition.tell(10));
+        assert!(!partition.tell(10));
+        assert!(is_due(&mut partition, 12, 10));
+        assert!(!is_due(&mut partition, 12, 12));
+    }
+
+    /// The clock of another node, by so many hours ahead of this one's.
+    fn heard(hours: i64) -> Option<HeardClock> {
+        let own = UnixMillis::now().get().cast_signed() - monotonic_millis().cast_signed();
+        Some(HeardClock { distance: own + hours * HOUR, is_recent: true })
+    }
+
+    /// Dropped tables were purged at once by a node whose own clock was ahead.
+    #[test]
+    fn dropped_tables_are_purged_by_the_clock_of_the_cluster_once_that_is_known() {
+        let clock = ClusterClock::default();
+        assert_eq!(purge(&clock), None);
+        clock.follow(&[heard(-25), None, None, None], &[]);
+        assert_eq!(purge(&clock), None);
+        clock.follow(&[heard(-25); 2], &[]);
+        let Some(CatalogCommand::Purge { now }) = purge(&clock) else { panic!("the time is known") };
+        assert!(UnixMillis::now().saturating_millis_since(now) > (24 * HOUR).cast_unsigned());
+        // A node that is alone goes by its own.
+        let alone = ClusterClock::default();
+        alone.follow(&[], &[]);
+        assert!(purge(&alone).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_dropped_table_is_kept_by_the_clock_of_the_cluster() {
+        let node = TestNode::start(|config| config.drop_retention = Duration::from_secs(3_600));
+        let clock = &node.context.clock;
+        node.wait_for("the time", |_| clock.is_certain().then_some(())).await;
+        // The node hears no others, and goes by its own clock again at once, but time does not go back.
+        clock.follow(&[heard(25); 2], &[]);
+        let kept_for = node.store.purge_time().saturating_millis_since(UnixMillis::now());
+        assert!(kept_for > (25 * HOUR).cast_unsigned(), "{kept_for} ms");
     }
 }

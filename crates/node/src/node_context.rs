@@ -51,7 +51,7 @@ pub(crate) struct NodeContext {
     pub(crate) replicas: Replicas,
     pub(crate) addresses: Arc<Addresses>,
     /// Tables whose time has come, until their files are gone.
-    pub(crate) purging: Mutex<Vec<(TableId, Arc<Table>)>>,
+    pub(crate) purging: Mutex<Vec<Purged>>,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
     /// What nodes fetch, as they last said; and whether this one has said something.
@@ -84,6 +84,17 @@ pub(crate) struct NodeContext {
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub(crate) leader_news: Arc<Notify>,
 }
+
+/// A table whose files are to go.
+pub(crate) struct Purged {
+    id: TableId,
+    table: Arc<Table>,
+    /// When to try again what has failed.
+    again_at: Option<Instant>,
+}
+
+/// How long after the files of a table could not be removed that is tried again.
+const REMOVE_AGAIN: Duration = Duration::from_secs(10);
 
 /// A node that has begun hears others sooner.
 const KNOWS_TIME: Duration = Duration::from_secs(5);
@@ -190,38 +201,53 @@ impl NodeContext {
         if let Err(error) = self.leave_table(id, table) {
             tracing::warn!(table = %table.name(), %error, "replicas of a table that is gone are still written down");
         }
-        self.purging.lock().push((id, table.clone()));
+        self.purging.lock().push(Purged { id, table: table.clone(), again_at: None });
     }
 
     /// Removes the files of purged tables, once nobody writes there any more.
     pub(crate) fn finish_purges(&self) {
-        let is_left = |(id, table): &mut (TableId, Arc<Table>)| {
-            (0..table.schema().partitions).all(|partition| !self.replicas.is_written(group_of(*id, partition)))
+        let now = Instant::now();
+        let is_due = |Purged { id, table, again_at }: &mut Purged| {
+            again_at.is_none_or(|again_at| again_at <= now)
+                && (0..table.schema().partitions).all(|partition| !self.replicas.is_written(group_of(*id, partition)))
         };
-        let left: Vec<_> = self.purging.lock().extract_if(.., is_left).collect();
-        for (id, table) in left {
-            if gives_back(&table) {
-                self.remove_files(id, &table);
-            } else {
-                self.purging.lock().push((id, table));
-            }
+        let due: Vec<_> = self.purging.lock().extract_if(.., is_due).collect();
+        for purged in due {
+            let (id, table) = (purged.id, purged.table.name());
+            let left = match self.remove_files(&purged) {
+                Ok(true) => {
+                    tracing::info!(%table, %id, "removed the files of a table that is gone");
+                    None
+                }
+                Ok(false) => Some(purged),
+                Err(error) => {
+                    tracing::warn!(%table, %error, "files of a table that is gone cannot be removed; trying again");
+                    Some(Purged { again_at: Some(now + REMOVE_AGAIN), ..purged })
+                }
+            };
+            self.purging.lock().extend(left);
         }
     }
 
-    fn remove_files(&self, id: TableId, table: &Table) {
-        let outcome = match table.schema().engine {
-            EngineKind::Rocksdb => self.rocks.drop_table(&column_family(id)).map_err(|error| error.to_string()),
-            EngineKind::Memory => match std::fs::remove_dir_all(self.directory.memory_table(id)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
-                _ => Ok(()),
-            },
-        };
-        match outcome {
-            Ok(()) => tracing::info!(table = %table.name(), %id, "removed the files of a table that is gone"),
-            Err(error) => {
-                tracing::warn!(table = %table.name(), %error, "files of a table that is gone are left over")
+    /// Returns false if something is in use for some time yet.
+    fn remove_files(&self, Purged { id, table, again_at }: &Purged) -> Result<bool, String> {
+        let has_failed = again_at.is_some();
+        if has_failed {
+            // The table is not found by its name any more once RocksDB has failed to drop it, but its files can go all the same.
+            if !table.engine().give_back().map_err(|error| error.to_string())? {
+                return Ok(false);
             }
+        } else if !gives_back(table) {
+            return Ok(false);
         }
+        match table.schema().engine {
+            EngineKind::Rocksdb => self.rocks.drop_table(&column_family(*id)).map_err(|error| error.to_string())?,
+            EngineKind::Memory => match std::fs::remove_dir_all(self.directory.memory_table(*id)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.to_string()),
+                _ => {}
+            },
+        }
+        Ok(true)
     }
 
     /// Removes the files of tables that went just before a crash.
@@ -271,8 +297,10 @@ fn column_family(id: TableId) -> String {
 #[cfg(test)]
 mod tests {
     use crate::test_node::TestNode;
+    use std::time::Instant;
     use tessera_cluster::{CatalogCommand, Site};
-    use tessera_types::{EngineKind, NodeId, UnixMillis};
+    use tessera_store::hosting::group_of;
+    use tessera_types::{Durability, EngineKind, NodeId, UnixMillis};
 
     /// A node that asked to be let in and was never heard of stays in the catalog until it is removed. After the next start of a
     /// node that was alone nothing expired any more.
@@ -326,5 +354,31 @@ mod tests {
         let drop = CatalogCommand::drop("t", UnixMillis::new(u64::MAX));
         let (_, behind) = node.store.change_catalog_and_tell(drop).await.unwrap().unwrap();
         assert_eq!(behind, []);
+    }
+
+    /// They stayed until the node was started again.
+    #[tokio::test]
+    async fn files_of_a_table_that_cannot_be_removed_are_removed_later() {
+        let node = TestNode::start(|_| {});
+        let table = node.create_durable_table("t", 1, EngineKind::Memory, Durability::Hard).await.id();
+        let (context, group) = (&node.context, group_of(table, 0));
+        context.replicas.set_clearing(group, true);
+        node.change(CatalogCommand::drop("t", UnixMillis::new(1))).await;
+        node.change(CatalogCommand::Purge { now: UnixMillis::now() }).await;
+        let has_left = || !context.replicas.is_leaving(group) && !context.purging.lock().is_empty();
+        node.wait_for("the workers have let go of it", |_| has_left().then_some(())).await;
+        let path = context.directory.memory_table(table);
+        let aside = path.with_extension("aside");
+        std::fs::rename(&path, &aside).unwrap();
+        // A file is no directory.
+        std::fs::write(&path, "").unwrap();
+        context.replicas.set_clearing(group, false);
+        let has_failed = || context.purging.lock().iter().any(|purged| purged.again_at.is_some());
+        node.wait_for("a failure", |_| has_failed().then_some(())).await;
+        std::fs::remove_file(&path).unwrap();
+        std::fs::rename(&aside, &path).unwrap();
+        context.purging.lock().iter_mut().for_each(|purged| purged.again_at = Some(Instant::now()));
+        let is_removed = || !path.exists() && context.purging.lock().is_empty();
+        node.wait_for("its files are removed", |_| is_removed().then_some(())).await;
     }
 }

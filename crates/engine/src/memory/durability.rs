@@ -10,6 +10,7 @@ use super::partition::Partition;
 use crate::EngineError;
 use parking_lot::Mutex;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -51,10 +52,14 @@ impl Durability {
             return Ok(());
         }
         let unfinished = path.with_extension("unfinished");
-        let index = checkpoint::write(partition, &unfinished)?;
-        // The checkpoint may hold effects of entries applied while it was written: their log must not be lost.
-        log_synced().map_err(EngineError::LogNotSynced)?;
-        fs::rename(&unfinished, path).map_err(EngineError::io(path))?;
+        let write = || -> Result<u64, EngineError> {
+            let index = checkpoint::write(partition, &unfinished)?;
+            // The checkpoint may hold effects of entries applied while it was written: their log must not be lost.
+            log_synced().map_err(EngineError::LogNotSynced)?;
+            fs::rename(&unfinished, path).map_err(EngineError::io(path))?;
+            Ok(index)
+        };
+        let index = write().inspect_err(|_| remove_unfinished(&unfinished))?;
         checkpoint::sync_directory(path.parent().unwrap_or(Path::new(".")))?;
         self.is_outdated.store(false, Ordering::Release);
         self.index.store(index, Ordering::Release);
@@ -86,4 +91,47 @@ impl Durability {
 
 fn check_whole(partition: &Partition) -> Result<(), EngineError> {
     if partition.reflected.are_partial() { Err(EngineError::PartialRecords) } else { Ok(()) }
+}
+
+/// The disk may be full: what cannot be finished takes nothing of it until the next try.
+fn remove_unfinished(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "an unfinished checkpoint is left over");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MemoryBudget, MemoryConfig, MemoryEngine};
+    use super::*;
+    use crate::{Applied, Engine};
+    use std::sync::Arc;
+    use tempfile::TempDir;
+
+    /// It once stayed, and kept a full disk full.
+    #[test]
+    fn a_checkpoint_that_cannot_be_finished_leaves_no_file() {
+        let directory = TempDir::new().unwrap();
+        let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 1 << 30 }));
+        let engine = MemoryEngine::open(1, budget, Some(directory.path().to_path_buf())).unwrap();
+        engine.write(&[Applied { partition: 0, index: 7, term: 1, payloads: &[] }]).unwrap();
+        let files = || fs::read_dir(directory.path()).unwrap().count();
+        let before = files();
+        let unsynced = engine.make_durable(0, &|| Err("the log's disk is gone".into()));
+        assert!(matches!(unsynced, Err(EngineError::LogNotSynced(_))), "{unsynced:?}");
+        assert_eq!(files(), before);
+        // Whatever is written through this link finds a full disk.
+        #[cfg(target_os = "linux")]
+        {
+            let unfinished = directory.path().join("partition-00000.unfinished");
+            std::os::unix::fs::symlink("/dev/full", unfinished).unwrap();
+            let full = engine.make_durable(0, &|| Ok(()));
+            assert!(matches!(full, Err(EngineError::Io { .. })), "{full:?}");
+            assert_eq!(files(), before);
+        }
+        engine.make_durable(0, &|| Ok(())).unwrap();
+        assert_eq!((engine.durable_index(0).unwrap(), files()), (7, before + 1));
+    }
 }

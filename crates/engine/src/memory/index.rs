@@ -205,6 +205,46 @@ impl Index {
         let end = end.filter(|&end| end != 0);
         (segment.iter().map(move |(place, slot)| (Found { segment: number, place }, slot)), end)
     }
+
+    /// Gives up its segments, for what they hold to be freed some at a time.
+    pub(super) fn into_segments(self) -> Segments {
+        Segments { segments: self.segments, bytes: self.segment_bytes, passed: 0 }
+    }
+}
+
+/// The segments of an index that nobody looks into any more.
+pub(super) struct Segments {
+    segments: Vec<Split>,
+    /// Bytes of the segments themselves.
+    bytes: usize,
+    /// Places of the last segment whose slots have been taken out.
+    passed: usize,
+}
+
+impl Segments {
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Bytes of the segments themselves, without what slots own.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Hands over slots of one segment until `take` returns false. Returns the segment once it has none left.
+    pub(super) fn take_slots(&mut self, mut take: impl FnMut(Slot) -> bool) -> Option<Segment> {
+        let segment = &mut self.segments.last_mut()?.segment;
+        for slot in segment.take_slots(self.passed) {
+            self.passed += 1;
+            if slot.is_some_and(|slot| !take(slot)) {
+                return None;
+            }
+        }
+        self.passed = 0;
+        let Split { segment, .. } = self.segments.pop()?;
+        self.bytes -= segment.bytes();
+        Some(segment)
+    }
 }
 
 #[inline]

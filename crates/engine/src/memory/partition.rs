@@ -1,11 +1,11 @@
 //! One partition's records: the lock, the counts, and what is done under them.
 
 use super::MemoryBudget;
-use super::doomed::Doomed;
+use super::doomed::{Doomed, Freed};
 use super::index::{Found, Index};
 use super::record::Record;
 use super::reflected::Reflected;
-use super::slot::{Field, Fields, Slot, SlotRef};
+use super::slot::{Fields, Slot, SlotRef};
 use super::spaces::Spaces;
 use crate::expiries::{Expiries, Noted};
 use crate::mutation::{self, Mutation};
@@ -21,6 +21,8 @@ use tessera_types::{RecordKey, Space, StoredValue, UnixMillis, ValueKind};
 const SWEPT_PAGE: PageLimit = PageLimit { records: 1_024, bytes: usize::MAX };
 /// Pages of one sweep at most.
 const SWEPT_PAGES: usize = 16;
+/// A sweep takes another page while one in so many records of the last one had expired.
+const SWEPT_SHARE: usize = 4;
 
 /// Records that are counted under one hold of the lock.
 const COUNTED_AT_ONCE: usize = 10_000;
@@ -309,6 +311,7 @@ impl Partition {
         Ok(())
     }
 
+    /// Removes all records outside of log order, and frees them before it returns. Nobody waits for the lock until that is done.
     pub(super) fn clear(&self) {
         let mut state = self.state.write();
         let before = state.bytes();
@@ -317,6 +320,8 @@ impl Partition {
         let mut noted = Noted::default();
         noted.clear();
         self.expiries.take(&noted);
+        drop(state);
+        while self.free_doomed() {}
     }
 
     /// Frees a step of what was removed, without the lock. Returns whether there was something.
@@ -329,10 +334,10 @@ impl Partition {
         let freed = state.free_some();
         state.budget.change(before, state.bytes());
         drop(state);
-        !freed.is_empty()
+        freed.is_some()
     }
 
-    /// Looks at some pages.
+    /// Looks at some pages: at one where few records have expired, at more where they would pile up.
     pub(super) fn remove_expired(&self) -> usize {
         let time = self.expiries.time();
         if time == UnixMillis::new(0) {
@@ -341,31 +346,35 @@ impl Partition {
         let mut removed = 0;
         let mut from = self.sweep_from.lock();
         for _ in 0..SWEPT_PAGES {
-            let mut doomed = Vec::new();
+            let (mut seen, mut ended) = (0, Vec::new());
             let next = self.scan(&from, SWEPT_PAGE, &mut |key, value| {
+                seen += 1;
                 if has_ended(value, time) {
-                    doomed.push((key.hash_key.to_vec(), key.sort_key.to_vec()));
+                    ended.push((key.hash_key.to_vec(), key.sort_key.to_vec()));
                 }
                 Visit::NextRecord
             });
-            removed += self.remove_ended(&doomed, time);
-            // A large hash key is gone through faster than others: it would take minutes.
-            let is_done = next.as_ref().is_none_or(|next| !next.is_within_hash());
+            removed += self.remove_ended(&ended);
+            // A large hash key, too, is gone through faster than others: it would take minutes.
+            let has_many = ended.len() * SWEPT_SHARE >= seen;
+            let goes_on = next.as_ref().is_some_and(|next| has_many || next.is_within_hash());
             *from = next.unwrap_or_default();
-            if is_done {
+            if !goes_on {
                 break;
             }
         }
         removed
     }
 
-    /// Removes the records of these keys that had ended by then. They may have been written anew since they were seen.
-    fn remove_ended(&self, keys: &[(Vec<u8>, Vec<u8>)], time: UnixMillis) -> usize {
+    /// Removes the records of these keys that have ended. They may have been written anew since they were seen.
+    fn remove_ended(&self, keys: &[(Vec<u8>, Vec<u8>)]) -> usize {
         if keys.is_empty() {
             return 0;
         }
         let mut removed = 0;
         let mut state = self.state.write();
+        // As it is under the lock: it begins anew where the partition was cleared since the keys were seen.
+        let time = self.expiries.time();
         let before = state.bytes();
         for (hash_key, sort_key) in keys {
             let key = RecordKey::new(hash_key, sort_key);
@@ -391,11 +400,10 @@ impl Partition {
                 break;
             }
             let before = state.bytes();
-            let doomed = state.free_some();
-            if !doomed.is_empty() {
+            if let Some(freed) = state.free_some() {
                 state.budget.change(before, state.bytes());
                 drop(state);
-                drop(doomed);
+                drop(freed);
                 continue;
             }
             // Another table's or partition's writer may have freed enough meanwhile.
@@ -627,11 +635,11 @@ impl State {
         records
     }
 
-    /// Takes a step of what is doomed out, to be dropped without the lock.
-    fn free_some(&mut self) -> Vec<Field> {
-        let (records, bytes) = self.doomed.take_some();
+    /// Takes a step of what is doomed out, to be dropped without the lock. Returns `None` if there is nothing.
+    fn free_some(&mut self) -> Option<Freed> {
+        let (freed, bytes) = self.doomed.take_some()?;
         self.heap_bytes -= bytes;
-        records
+        Some(freed)
     }
 
     fn drop_space(&mut self, space: Space) {
@@ -641,11 +649,19 @@ impl State {
         }
     }
 
+    /// Removes all records, which are freed later.
     fn clear(&mut self) {
-        self.index = Index::new();
-        self.doomed = Doomed::default();
-        self.spaces = Spaces::default();
-        self.heap_bytes = 0;
+        let segments = std::mem::replace(&mut self.index, Index::new()).into_segments();
+        self.heap_bytes += segments.bytes();
+        self.doomed.add_segments(segments);
+        for records in std::mem::take(&mut self.spaces).into_records() {
+            self.heap_bytes += records.bytes();
+            self.doomed.add_space(records);
+        }
         self.records = 0;
+        self.hand = Hand::default(); // it stood at a slot of the former index
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,6 +127,12 @@ impl Segment {
         })
     }
 
+    /// Takes out what the places from this number on hold, place by place. Only of a segment that nobody looks into any more: it
+    /// keeps its tags.
+    pub(super) fn take_slots(&mut self, from: usize) -> impl Iterator<Item = Option<Slot>> {
+        self.slots.as_flattened_mut()[from..].iter_mut().map(Option::take)
+    }
+
     pub(super) fn into_slots(self) -> impl Iterator<Item = Slot> {
         self.slots.into_iter().flatten().flatten()
     }

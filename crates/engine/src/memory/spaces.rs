@@ -139,4 +139,9 @@ impl Spaces {
     pub(super) fn take(&mut self, space: Space) -> Option<SpaceRecords> {
         self.0.remove(&space)
     }
+
+    /// All spaces with their records.
+    pub(super) fn into_records(self) -> impl Iterator<Item = SpaceRecords> {
+        self.0.into_values()
+    }
 }

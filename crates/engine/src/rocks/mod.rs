@@ -22,6 +22,7 @@ mod memtable;
 mod options;
 mod reads;
 mod record_cache;
+mod second_name;
 mod spaces;
 mod store;
 mod table;

@@ -6,6 +6,7 @@ use super::keys::{
     spaces_begin, spaces_end,
 };
 use super::record_cache::{Found, RecordCache, Records};
+use super::second_name::SecondName;
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
@@ -185,13 +186,20 @@ impl RocksEngine {
     }
 
     fn replace_by(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
+        let second_name = SecondName::of(path)
+            .inspect_err(|error| {
+                let path = path.display();
+                tracing::warn!(%path, %error, "writes wait while a snapshot is copied: its file cannot be linked");
+            })
+            .ok();
         // An ingested file may not overlap unflushed data. RocksDB would flush that itself while all writers wait; after this
         // there is little left of it.
         self.flush()?;
         let mut options = IngestExternalFileOptions::default();
-        options.set_move_files(false);
+        options.set_move_files(second_name.is_some());
+        let file = second_name.as_ref().map_or(path, SecondName::path);
         let writers_wait = self.store.manifest.write();
-        self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![path])?;
+        self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![file])?;
         drop(writers_wait);
         let _manifest = self.store.manifest.read();
         // The file came with the index that it stands for, and the term of that entry as whoever wrote it knew it.

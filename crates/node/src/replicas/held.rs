@@ -123,6 +123,13 @@ impl Replicas {
         aside.iter().map(|(group, aside)| (*group, held.replicas.get(&group.0).copied(), aside.clone())).collect()
     }
 
+    /// Has a group count as one whose room is being made, or no longer.
+    #[cfg(test)]
+    pub(crate) fn set_clearing(&self, group: GroupId, is_clearing: bool) {
+        let clearing = &mut self.held.lock().clearing;
+        _ = if is_clearing { clearing.insert(group) } else { clearing.remove(&group) };
+    }
+
     /// How many replicas this node holds.
     pub(crate) fn held(&self) -> usize {
         self.held.lock().replicas.len()

@@ -1,8 +1,9 @@
 //! A partition's records on their way to another node.
 //!
-//! The leader [writes](outgoing) them into a file, as the engine's checkpoint of one instant, and offers its
-//! [`Description`]. Who needs them [fetches](incoming) the file piece by piece, no faster than the node may, goes on where it
-//! was when the connection breaks or the process is started again, compares the checksum, and only then replaces its own records.
+//! The leader [writes](offering) them into a file, as the engine's checkpoint of one instant, and offers its [`Description`].
+//! Only a [few](outgoing) files of a node wait to be fetched. Who needs them [fetches](incoming) the file piece by piece, no
+//! faster than the node may, goes on where it was when the connection breaks or the process is started again, compares the
+//! checksum, and only then replaces its own records.
 
 mod fetching;
 mod incoming;
@@ -136,15 +137,21 @@ fn decode_request(mut request: &[u8]) -> Option<(u64, u64, u64)> {
 mod tests {
     use super::*;
     use crate::test_node::TestNode;
+    use std::time::Instant;
     use tessera_consensus::SharedLog;
     use tessera_types::{Durability, EngineKind};
+
+    fn write_snapshot(node: &TestNode, table: &Table) -> (u64, Description) {
+        let (slot, _writing) = node.context.outgoing.begin(group_of(table.id(), 0), Instant::now()).unwrap();
+        node.context.write_snapshot(table, 0, slot).unwrap()
+    }
 
     /// A node may have watched a key when it led, and lead again by a snapshot that has what others wrote meanwhile.
     #[tokio::test]
     async fn records_that_are_replaced_count_as_written_to_those_who_watch_them() {
         let node = TestNode::start(|_| {});
         let table = node.create_table("t", 1).await;
-        let (index, file) = node.context.write_snapshot(&table, 0).unwrap();
+        let (index, file) = write_snapshot(&node, &table);
         let watch = table.watch(b"k");
         assert!(!watch.is_touched());
         let place = |name: &str| path(&node.context, name).unwrap();
@@ -164,7 +171,7 @@ mod tests {
         });
         let table = node.create_durable_table("t", 1, EngineKind::Memory, Durability::Soft).await;
         node.store.clear(&table, 0..1).await.unwrap();
-        let (index, _) = node.context.write_snapshot(&table, 0).unwrap();
+        let (index, _) = write_snapshot(&node, &table);
         // A power failure takes what is in memory only.
         let staged = fs::read_dir(memory.path()).unwrap().map(|file| file.unwrap().path());
         staged.for_each(|path| fs::remove_file(path).unwrap());

@@ -15,7 +15,7 @@ use tessera_consensus::GroupId;
 use tessera_engine::{PageLimit, mutation};
 use tessera_store::hosting::{Seal, Tap, group_of};
 use tessera_store::{Operation, Table, WriteOptions};
-use tessera_types::Durability;
+use tessera_types::{Durability, RequestError};
 use tokio::sync::Semaphore;
 
 /// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
@@ -29,6 +29,8 @@ const CATCH_UP_ROUNDS: usize = 50;
 /// How long a copier that has caught up waits for more, if there are few others.
 const TAIL_PAUSE: Duration = Duration::from_millis(10);
 const FEW: usize = 64;
+/// How often it is told why a partition is not sealed yet.
+const SEAL_IS_TOLD: Duration = Duration::from_secs(2);
 /// How long a partition waits whose copy has failed before it starts again.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// How often a copier that waits for another node looks whether the split is still wanted.
@@ -259,8 +261,24 @@ impl Copier {
         Ok(split.takes_effect)
     }
 
+    /// Tells why a partition is not sealed yet, at first and now and then.
+    fn tell_what_delays_the_seal(&self, error: &RequestError, told: &mut Option<Instant>) {
+        if told.is_some_and(|told| told.elapsed() < SEAL_IS_TOLD) {
+            return;
+        }
+        *told = Some(Instant::now());
+        let (table, partition) = (self.table.name(), self.partition);
+        let ledger = self.table.partition(partition).ledger();
+        let transactions = ledger.describe();
+        tracing::info!(%table, partition, %error, transactions, "a partition is to be sealed; trying again");
+    }
+
     async fn seal(&self, tap: Option<&Tap<'_>>) -> Result<(), String> {
+        let mut told = None;
         while !self.seal.is_on(self.table.engine(), self.partition).map_err(|error| error.to_string())? {
+            if self.table.seal() != self.seal {
+                return Err("the table was recalled meanwhile, and is truncated again".into());
+            }
             // It may be in the log already, if it is not known what became of it: nothing is let in before it is there again.
             let (sealing, sealed) = Sealing::new(self.seal);
             let seal: Arc<dyn Operation> = Arc::new(sealing);
@@ -270,7 +288,7 @@ impl Copier {
             self.context.store.write(&self.table, options, &seal, [self.partition]);
             match sealed.await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => tracing::info!(%error, "a partition is to be sealed; trying again"),
+                Ok(Err(error)) => self.tell_what_delays_the_seal(&error, &mut told),
                 Err(_) => return Err("the node is stopping".into()),
             }
             match tap {
