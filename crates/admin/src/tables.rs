@@ -15,7 +15,7 @@ use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, PageLimit, RocksStatistic
 use tessera_store::{AlterError, Counts, TableStatistics};
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
-    TableSettings, UnixMillis, UsageScenario, WhenFull,
+    TableSettings, UsageScenario, WhenFull,
 };
 
 /// A table to create; what is left out gets its default.
@@ -298,7 +298,7 @@ pub(crate) async fn truncate(
     Path(name): Path<String>,
     Body(Truncate { purge }): Body<Truncate>,
 ) -> Reply<serde_json::Value> {
-    let purge_at = if purge { UnixMillis::now() } else { server.store().purge_time() };
+    let purge_at = if purge { server.store().now() } else { server.store().purge_time() };
     let number = server.store().truncate(&name, purge_at).await??;
     Ok(Json(json!({ "number": (!purge).then_some(number), "purge_at_unix_ms": purge_at })))
 }

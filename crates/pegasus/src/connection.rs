@@ -7,6 +7,7 @@ use crate::calls::{self, Request};
 use crate::execute::{DataCall, DataCalls, DecodedRequest, MISDIRECTED, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::http::Head;
+use crate::known_partitions::{KnownPartitions, SplitTable};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::status::Failure;
@@ -20,7 +21,7 @@ use std::time::Instant;
 use tessera_engine::from_caches;
 use tessera_face::{ClientShare, Input, Stream, buffers};
 use tessera_store::{Leader, Table};
-use tessera_types::{Admitted, TableId};
+use tessera_types::Admitted;
 
 /// Requests of one connection that may wait for their reply; more are not read.
 const PIPELINE: usize = 10_000;
@@ -42,10 +43,7 @@ pub(crate) struct Connection {
     outbox: Arc<Outbox>,
     /// Whether nothing more is read: the connection ends when all is answered.
     ends: bool,
-    /// When the client came.
-    came: Instant,
-    /// Tables that were split since, of which the client knows that.
-    split_tables: Vec<TableId>,
+    known: KnownPartitions,
 }
 
 impl Connection {
@@ -57,22 +55,8 @@ impl Connection {
     ) -> Self {
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
         let (unwanted, ends) = (0, false);
-        let (came, split_tables) = (Instant::now(), Vec::new());
-        Self {
-            server,
-            stream,
-            address,
-            access,
-            known_users,
-            memory,
-            input,
-            unwanted,
-            output,
-            outbox,
-            ends,
-            came,
-            split_tables,
-        }
+        let known = KnownPartitions::since(Instant::now());
+        Self { server, stream, address, access, known_users, memory, input, unwanted, output, outbox, ends, known }
     }
 
     /// Serves until the client leaves, errs or stops reading.
@@ -81,6 +65,7 @@ impl Connection {
             // Asked first: what comes meanwhile is not in what is taken.
             let was_waiting = self.outbox.waiting() > 0;
             let mut content = self.outbox.take();
+            content.told.into_iter().for_each(|table| self.known.note(table));
             content.elsewhere.into_iter().for_each(|(frame, _)| self.do_again(&frame));
             if self.output.is_empty() {
                 std::mem::swap(&mut self.output, &mut content.replies);
@@ -131,6 +116,7 @@ impl Connection {
                     received,
                     &mut self.output,
                     (&self.outbox, &self.memory),
+                    &mut self.known,
                 )
             {
                 self.input.advance(bytes);
@@ -192,10 +178,16 @@ impl Connection {
             }
             DecodedRequest::Data(call) => self.carry_out(call, writes),
             DecodedRequest::Meta(call) => {
-                let server = self.server.clone();
+                let (server, outbox) = (self.server.clone(), self.outbox.clone());
+                // Looked for before: what the client will be told is not older.
+                let told = meta::located_table(&server, &call, &frame).and_then(|table| SplitTable::of(&table));
+                let told = told.filter(|table| self.known.lacks(*table));
                 self.reply_later(async move {
                     let reply = meta::answer(&server, &call, &frame).await;
                     forward::note_tableless(&server, &frame, received, &reply);
+                    if let Some(table) = told {
+                        outbox.note_told(table);
+                    }
                     reply
                 });
             }
@@ -216,24 +208,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the request begins a scan of a whole partition for a client that may not know how many there are: it would ask the first
-    /// half of the partitions, and take their records for all. A client that came before the table was split knows it when it has been told
-    /// so, or asks for one of the second half. (A scan of a hash key is for the key's partition, as other requests are.)
+    /// Whether the request begins a scan of a whole partition for a client that [may not know](KnownPartitions) how many there are.
     fn would_miss_records(&mut self, call: &DataCall) -> bool {
-        let came_before = call.table.split_heard().is_some_and(|heard| self.came <= heard);
-        if !came_before || self.split_tables.contains(&call.table.id()) {
-            return false;
-        }
-        if call.partition >= call.table.schema().partitions / 2 {
-            self.knows_partitions_of(&call.table);
-            return false;
-        }
-        matches!(call.request, Request::GetScanner(_)) && matches!(call.request.key(), Ok(None))
+        let Some(split) = SplitTable::of(&call.table) else { return false };
+        self.known.note_asked(split, call.partition);
+        self.known.lacks(split) && call.request.is_whole_scan()
     }
 
     fn knows_partitions_of(&mut self, table: &Table) {
-        if !self.split_tables.contains(&table.id()) {
-            self.split_tables.push(table.id());
+        if let Some(split) = SplitTable::of(table) {
+            self.known.note(split);
         }
     }
 
@@ -281,11 +265,13 @@ impl Connection {
     fn do_again(&mut self, frame: &Frame) {
         match decode_request(&self.server, frame, Instant::now()) {
             Some(DecodedRequest::Data(call)) => self.reach(call),
-            Some(
-                DecodedRequest::Refused(reply)
-                | DecodedRequest::Misdirected(_, reply)
-                | DecodedRequest::NoTable(_, reply),
-            ) => self.output.extend_from_slice(&reply),
+            Some(DecodedRequest::Misdirected(table, reply)) => {
+                self.knows_partitions_of(&table);
+                self.output.extend_from_slice(&reply);
+            }
+            Some(DecodedRequest::Refused(reply) | DecodedRequest::NoTable(_, reply)) => {
+                self.output.extend_from_slice(&reply);
+            }
             Some(DecodedRequest::Meta(_)) | None => {}
         }
     }

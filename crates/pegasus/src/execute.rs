@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_engine::from_caches;
-use tessera_store::{Admissions, Leader, Operation, PATIENCE, Table, Transaction, Verdict, WriteOptions};
+use tessera_store::{Admissions, Leader, Operation, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Admitted, Model, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// The app env by which operators have requests refused that ask the wrong partition.
@@ -24,7 +24,7 @@ pub(crate) struct DataCall {
     pub(crate) request: Request,
     pub(crate) table: Arc<Table>,
     pub(crate) partition: u32,
-    received: Instant,
+    pub(crate) received: Instant,
     /// `None` if another node has asked, or if whoever has the request carried out counts it.
     pub(crate) tally: Option<Tally>,
     /// `None` for a table that admits everything.
@@ -127,6 +127,11 @@ impl DataCall {
         }
     }
 
+    /// Until when the request is tried, since its client waits no longer.
+    pub(crate) fn until(&self) -> Instant {
+        self.received + self.frame.patience()
+    }
+
     /// What is to become of the request, which this node leads.
     pub(crate) fn admission(&self) -> Admitted {
         let is_write = matches!(self.request, Request::Write(_));
@@ -185,7 +190,7 @@ impl DataCall {
     /// As [`Self::read`], with what the caches have, or else where one may wait for the disk; and a scan waits for writes on their way that may
     /// let records live on that have expired by the clock.
     pub(crate) async fn read_with_patience(&self, server: &Arc<PegasusServer>) -> Option<Result<Response, Failure>> {
-        let (now, until) = (server.store.now(), Instant::now() + PATIENCE);
+        let (now, until) = (server.store.now(), self.until());
         let is_scan = matches!(self.request, Request::GetScanner(_) | Request::Scan(_));
         loop {
             let found = match from_caches(|| self.read(server, now)) {

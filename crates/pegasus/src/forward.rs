@@ -2,7 +2,7 @@
 //! request to the leader as it is, and its reply comes back as it is.
 
 use crate::calls::{Request, Tally};
-use crate::execute::{DataCall, DecodedRequest, Sent, decode_request};
+use crate::execute::{DataCall, DecodedRequest, MISDIRECTED, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::outbox::{Content, Outbox};
 use crate::server::{PegasusServer, SERVICE};
@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_store::{Envelope, Leader, Outcomes, PATIENCE, Part, PartOutcome, Route, Table};
+use tessera_store::{Envelope, Leader, Outcomes, Part, PartOutcome, Route, Table, TableIdentity};
 use tessera_types::{Admitted, ReadMode, TableNumber};
 
 /// After news of a split, before the table is looked for again.
@@ -25,9 +25,9 @@ impl Route for Forwarding<'_> {
 
     const SERVICE: u8 = SERVICE;
 
-    fn request(&self, _table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8> {
+    fn request(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8> {
         // Requests are independent of each other, and travel one by one.
-        parts.iter().flat_map(|part| &part.work.frame.bytes[..]).copied().collect()
+        write_request(parts.iter().map(|part| &part.work.frame), table.identity())
     }
 
     fn carry_out(&self, _table: &Table, parts: &[&Part<Self::Work>]) -> Outcomes {
@@ -47,17 +47,42 @@ impl Route for Forwarding<'_> {
     }
 }
 
+/// What another node is asked: frames, and behind them in which table the partitions were looked up.
+fn write_request<'a>(frames: impl Iterator<Item = &'a Frame>, table: TableIdentity) -> Vec<u8> {
+    let mut request: Vec<u8> = frames.flat_map(|frame| &frame.bytes[..]).copied().collect();
+    table.encode(&mut request);
+    request
+}
+
+/// Reads what [`write_request`] wrote of one frame. A node of an earlier version writes no table, and does not look behind the frame.
+fn read_request(request: &[u8], write_bytes: usize) -> Option<(Frame, Option<TableIdentity>)> {
+    let mut request = BytesMut::from(request);
+    match frame::take(&mut request, write_bytes) {
+        Ok(Taken::Request(frame)) => Some((frame, TableIdentity::decode(&mut request.freeze()))),
+        _ => None,
+    }
+}
+
+/// Whether another node means another table than the one that clients call by its number here.
+fn is_another(asked: Option<TableIdentity>, here: TableIdentity) -> bool {
+    asked.is_some_and(|asked| asked != here)
+}
+
 /// Carries out a request that came to another node. There is no outcome if it cannot be understood here, and nothing was done.
 pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Envelope {
-    let mut request = BytesMut::from(&request[..]);
-    let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else {
-        return Envelope::default();
-    };
+    let Some((frame, asked)) = read_request(&request, server.config.write_bytes) else { return Envelope::default() };
     let mut decoded = decode_request(server, &frame, Instant::now());
     if let Some(DecodedRequest::Data(call)) = &mut decoded {
         call.tally = None;
     }
     let outcome = match decoded {
+        // One of the two nodes has not heard yet that the table was split or truncated. If it is the other one, its client may not know how
+        // many partitions there are: it is told once that node has heard.
+        Some(DecodedRequest::Data(call))
+            if call.request.is_whole_scan() && is_another(asked, call.table.identity()) =>
+        {
+            PartOutcome::NO_LEADER
+        }
         Some(DecodedRequest::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
             match call.admission() {
                 Admitted::Now => carry_out_here(server, &call).await,
@@ -114,7 +139,7 @@ async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> PartOut
     while outbox.waiting() > 0 {
         outbox.changed().await;
     }
-    let Content { replies, mut elsewhere } = outbox.take();
+    let Content { replies, mut elsewhere, .. } = outbox.take();
     match elsewhere.pop() {
         Some((_, reason)) => PartOutcome::NotDone(reason),
         None => PartOutcome::Done(replies.into()),
@@ -149,7 +174,7 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
         }
         // The client has stopped waiting by then.
         Admitted::Dropped(_) => {
-            tokio::time::sleep(call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE)).await;
+            tokio::time::sleep(call.frame.patience()).await;
             let out = refusal(&call, "ERR_TIMEOUT");
             call.note_answered(server, &out);
             out
@@ -169,8 +194,7 @@ pub(crate) async fn reach(server: &Arc<PegasusServer>, mut call: Box<DataCall>) 
 }
 
 async fn reach_leader(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
-    let began = Instant::now();
-    let until = began + call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE);
+    let (received, until) = (call.received, call.until());
     let is_write = matches!(call.request, Request::Write(_));
     let reads = if is_write { ReadMode::Single } else { call.frame.meta.reads() };
     let mut parts = [Part { partition: call.partition, reads, is_repeatable: !is_write, work: call, outcome: None }];
@@ -181,7 +205,10 @@ async fn reach_leader(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u
         }
         // It was split, which may make this another partition's business. Then clients ask again where things are.
         let part = &mut parts[0];
-        match decode_request(server, &part.work.frame, began) {
+        match decode_request(server, &part.work.frame, received) {
+            Some(DecodedRequest::Data(again)) if is_scan_of_half(&again.request, &table, &again.table) => {
+                return refusal(&again, MISDIRECTED);
+            }
             Some(DecodedRequest::Data(mut again)) => {
                 again.tally = None;
                 (part.partition, part.work) = (again.partition, again);
@@ -204,8 +231,59 @@ async fn reach_leader(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u
     }
 }
 
+/// Whether a request begins a scan that would miss records in the table that has taken the place of the one in which it was asked for:
+/// those that are in the partition's other half there, of which its client has not heard.
+fn is_scan_of_half(request: &Request, before: &Table, now: &Table) -> bool {
+    now.schema().partitions > before.schema().partitions && request.is_whole_scan()
+}
+
 fn refusal(call: &DataCall, error: &str) -> Vec<u8> {
     let mut out = Vec::new();
     write_error(&mut out, &call.call, error);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::messages::GetScannerRequest;
+    use crate::fuzzing::request;
+    use crate::wire::Blob;
+
+    fn scan(start: &[u8], stop: &[u8]) -> GetScannerRequest {
+        let (start, stop) = (Blob(start.to_vec()), Blob(stop.to_vec()));
+        GetScannerRequest { start, stop, start_inclusive: true, ..Default::default() }
+    }
+
+    /// The table with an identifier, which was truncated so often.
+    fn identity(id: u8, truncations: u8) -> TableIdentity {
+        let highest = if truncations > 0 { 0x80 } else { 0 };
+        let mut bytes = Bytes::copy_from_slice(&[id, 0, 0, highest, truncations, 0, 0, 0]);
+        TableIdentity::decode(&mut bytes).unwrap()
+    }
+
+    /// A node that had heard of a split earlier once carried out scans of whole partitions for clients of one that had not.
+    #[test]
+    fn another_node_is_told_in_which_table_a_partition_was_looked_up() {
+        let bytes = request("RPC_RRDB_RRDB_GET_SCANNER", &scan(b"\0\0", b"\xff\xff"));
+        let read = |bytes: &[u8]| read_request(bytes, 1_000).map(|(frame, asked)| (frame.bytes, asked));
+        let (frame, none) = read_request(&bytes, 1_000).unwrap();
+        assert_eq!((&frame.bytes[..], none), (&bytes[..], None), "as nodes of earlier versions ask");
+        for asked in [identity(7, 0), identity(7, 1)] {
+            let written = write_request([&frame].into_iter(), asked);
+            assert_eq!(read(&written), Some((frame.bytes.clone(), Some(asked))));
+        }
+        assert_eq!(read(&bytes[..bytes.len() - 1]), None);
+        assert!(!is_another(None, identity(7, 0)) && !is_another(Some(identity(7, 1)), identity(7, 1)));
+        assert!(is_another(Some(identity(7, 0)), identity(8, 0)), "it was split");
+        assert!(is_another(Some(identity(7, 0)), identity(7, 1)), "it was truncated and recalled");
+    }
+
+    #[test]
+    fn a_scan_of_all_but_one_hash_key_is_of_a_whole_partition() {
+        let is_whole = |start: &[u8], stop: &[u8]| Request::GetScanner(scan(start, stop)).is_whole_scan();
+        assert!(is_whole(b"\0\0", b"\xff\xff") && is_whole(b"", b"") && is_whole(b"\0\x01a", b"\0\x01c"));
+        assert!(!is_whole(b"\0\x01a", b"\0\x01b"), "these are all records of the hash key a");
+        assert!(!Request::ClearScanner(1).is_whole_scan());
+    }
 }

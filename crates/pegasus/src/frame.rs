@@ -9,6 +9,7 @@
 use crate::wire::{Input, Output, Wire, input, output, read_fields, record, write_field};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
+use tessera_store::PATIENCE;
 use tessera_types::ReadMode;
 use thrift::protocol::TOutputProtocol;
 
@@ -58,9 +59,10 @@ impl Frame {
         &self.bytes[self.message_at..]
     }
 
-    /// How long the client waits for the answer, if it says so.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        u64::try_from(self.meta.timeout_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis)
+    /// How long the request is tried: as long as the client says that it waits for the answer, and no longer than [`PATIENCE`].
+    pub(crate) fn patience(&self) -> Duration {
+        let timeout = u64::try_from(self.meta.timeout_ms).ok().filter(|ms| *ms > 0);
+        timeout.map_or(PATIENCE, Duration::from_millis).min(PATIENCE)
     }
 }
 
@@ -207,4 +209,25 @@ fn write_content(
     output.write_bytes(&[&call.name[..], b"_ACK"].concat())?;
     output.write_i32(call.sequence)?;
     write(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::request;
+    use crate::wire::Blob;
+
+    #[test]
+    fn a_request_is_tried_for_as_long_as_its_client_waits() {
+        let patience = |timeout_ms: i32| {
+            let mut request = request("RPC_RRDB_RRDB_GET", &Blob(b"\0\x01hs".to_vec()));
+            request[32..36].copy_from_slice(&timeout_ms.to_be_bytes());
+            let Ok(Taken::Request(frame)) = take(&mut request[..].into(), 1_000) else { panic!("{request:?}") };
+            frame.patience()
+        };
+        assert_eq!(patience(300), Duration::from_millis(300));
+        for says_nothing_or_too_much in [0, -1, i32::MAX] {
+            assert_eq!(patience(says_nothing_or_too_much), PATIENCE);
+        }
+    }
 }

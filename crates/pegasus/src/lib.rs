@@ -15,6 +15,7 @@ mod frame;
 pub mod fuzzing;
 mod hot_key_searches;
 mod http;
+mod known_partitions;
 mod meta;
 mod outbox;
 mod server;

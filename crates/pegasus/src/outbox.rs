@@ -1,6 +1,7 @@
 //! Replies on their way to a client, from whichever thread has one.
 
 use crate::frame::Frame;
+use crate::known_partitions::SplitTable;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_face::buffers;
@@ -21,6 +22,8 @@ pub(crate) struct Content {
     pub(crate) replies: Vec<u8>,
     /// Requests that were not carried out, since their partition turned out not to be led here, and why not.
     pub(crate) elsewhere: Vec<(Frame, RequestError)>,
+    /// Tables of which the replies tell how many partitions they have.
+    pub(crate) told: Vec<SplitTable>,
 }
 
 impl Outbox {
@@ -44,6 +47,11 @@ impl Outbox {
         self.content.lock().elsewhere.push((frame, reason));
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         self.changed.notify_one();
+    }
+
+    /// Notes that a reply which comes next tells the client how many partitions a table has.
+    pub(crate) fn note_told(&self, table: SplitTable) {
+        self.content.lock().told.push(table);
     }
 
     /// How many replies are still to come.

@@ -231,9 +231,9 @@ impl Store {
         self.view().catalog_age()
     }
 
-    /// Whether this node is the only one of its cluster.
+    /// Whether this node is the only one of its cluster. One that was removed is not, though another one may be.
     pub fn is_alone(&self) -> bool {
-        self.view().is_alone()
+        self.view().is_alone() && !self.is_removed()
     }
 
     /// Whether this node was removed from its cluster, as another node has said. It serves nothing any more.
@@ -299,11 +299,10 @@ impl Store {
         self.parts.clock.time_at(moment)
     }
 
-    /// When records of a table dropped now are purged.
+    /// When records of a table dropped now are purged, by the [cluster's time](Self::now).
     pub fn purge_time(&self) -> UnixMillis {
         let retention = u64::try_from(self.parts.drop_retention.as_millis()).unwrap_or(u64::MAX);
-        let now = UnixMillis::now();
-        now.checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
+        self.now().checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
     }
 
     /// Notes why a node takes no writes of tables with a log, if it does not: its disk is full, or has failed.

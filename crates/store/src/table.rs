@@ -22,8 +22,8 @@ pub use leading::Leader;
 pub use reads::{InstantScope, KEYS_AT_ONCE};
 pub(crate) use serving::Readable;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tessera_cluster::Indexes;
 use tessera_engine::EngineStatistics;
@@ -42,6 +42,8 @@ pub struct Table {
     is_splitting: AtomicBool,
     /// The table that took this one's place.
     successor: ArcSwapOption<Table>,
+    /// When this node heard that clients, which call the table by this number, have more partitions to ask than before.
+    split_heard: OnceLock<Instant>,
 }
 
 impl Deref for Table {
@@ -73,7 +75,8 @@ impl Table {
         self.was_split
     }
 
-    /// When this node heard that the table has more partitions than before; `None` if that was before it started, or the table was not split.
+    /// When this node heard that the table has more partitions than before, also if it was truncated since. `None` if that was before the
+    /// node started, or the table was not split, or was recalled since under a number of its own.
     pub fn split_heard(&self) -> Option<Instant> {
         self.split_heard.get().copied()
     }

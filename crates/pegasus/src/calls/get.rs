@@ -4,6 +4,7 @@
 
 use super::{Origin, counted};
 use crate::frame::{self, RequestMeta, Taken};
+use crate::known_partitions::{KnownPartitions, SplitTable};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::slow_log::{Cost, Many};
@@ -99,8 +100,12 @@ pub(crate) fn serve_get_batch(
     received: Instant,
     out: &mut Vec<u8>,
     later: (&Arc<Outbox>, &Arc<ClientShare>),
+    known: &mut KnownPartitions,
 ) -> Option<usize> {
     let (table, gets) = gather(server, input)?;
+    if let Some(split) = SplitTable::of(&table) {
+        gets.iter().for_each(|get| known.note_asked(split, get.meta.partition.cast_unsigned()));
+    }
     let reads = gets.first()?.meta.reads();
     let keys: SmallVec<[RecordKey<'_>; TOGETHER]> = gets.iter().map(|get| get.key).collect();
     let (began, mut replied, mut hits) = (out.len(), [0; TOGETHER], 0);

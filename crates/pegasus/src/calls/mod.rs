@@ -81,6 +81,12 @@ pub(crate) fn parse(name: &str, arguments: &[u8]) -> Option<thrift::Result<Reque
 }
 
 impl Request {
+    /// Whether it begins a scan of all of a partition, or of a range of stored keys there. A scan of one hash key is for the key's
+    /// partition, as other requests are.
+    pub(crate) fn is_whole_scan(&self) -> bool {
+        matches!(self, Self::GetScanner(_)) && matches!(self.key(), Ok(None))
+    }
+
     /// A key whose partition all of the request's keys are in; `None` for those that say their partition themselves.
     ///
     /// # Errors

@@ -20,11 +20,21 @@ mod unsupported;
 use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
 use crate::server::PegasusServer;
 use crate::wire::{ErrorCode, Input, input};
-use messages::{CreateRequest, CreateResponse, ListNodesRequest, ListTablesRequest, ReplicaCountRequest};
+use messages::{
+    CreateRequest, CreateResponse, ListNodesRequest, ListTablesRequest, QueryConfigRequest, ReplicaCountRequest,
+};
 use std::sync::Arc;
+use tessera_store::Table;
 
 /// Asks where a table's partitions are led.
 pub(crate) const WHERE: &str = "RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX";
+
+/// The table of which a call asks [where](WHERE) its partitions are, if this node has heard of it.
+pub(crate) fn located_table(server: &PegasusServer, call: &Call, frame: &Frame) -> Option<Arc<Table>> {
+    let (_, arguments) = read_call(frame).filter(|_| call.name() == WHERE)?;
+    let request: QueryConfigRequest = read_argument(&mut input(arguments)).ok()?;
+    server.store.table_named(&request.table)
+}
 
 /// Answers a call that is none of the data calls.
 pub(crate) async fn answer(server: &Arc<PegasusServer>, call: &Call, frame: &Frame) -> Vec<u8> {

@@ -23,7 +23,7 @@ pub(super) async fn drop(server: &PegasusServer, request: DropRequest) -> PlainR
     // As in Pegasus, none stands for the cluster's own time.
     let purge_at = reserved
         .filter(|seconds| *seconds > 0)
-        .and_then(|seconds| UnixMillis::now().checked_add_millis(seconds.saturating_mul(1_000)))
+        .and_then(|seconds| server.store.now().checked_add_millis(seconds.saturating_mul(1_000)))
         .unwrap_or_else(|| server.store.purge_time());
     let outcome = change(server, CatalogCommand::drop(request.table, purge_at)).await;
     match outcome {

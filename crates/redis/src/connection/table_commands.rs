@@ -275,6 +275,7 @@ impl Connection {
 
     pub(super) async fn select(&mut self, number: &[u8]) -> Result<(), CommandError> {
         let number = parse_integer(number).ok_or(CommandError::text("ERR invalid DB index"))?;
+        self.check_not_removed()?;
         let table = match u32::try_from(number) {
             // On the heap: a table is made seldom, and its making would be a part of every connection.
             Ok(number) => match Box::pin(self.database(number)).await? {
@@ -299,10 +300,16 @@ impl Connection {
             self.reply().bulk(table.name().as_bytes());
             return Ok(());
         };
+        self.check_not_removed()?;
         let name = String::from_utf8_lossy(name);
         let table = self.server.store.find_table(|store| store.table_named(&name)).await;
         let table = table.ok_or_else(|| CommandError::Request(RequestError::NoSuchTable(name.into_owned())))?;
         self.choose(table)
+    }
+
+    /// Refuses to choose a table on a node that was removed from its cluster: what it knows of tables is no longer so.
+    fn check_not_removed(&self) -> Result<(), RequestError> {
+        if self.server.store.is_removed() { Err(RequestError::Removed) } else { Ok(()) }
     }
 
     fn choose(&mut self, table: Arc<Table>) -> Result<(), CommandError> {

@@ -720,3 +720,26 @@ async fn partitions_that_were_cleared_are_not_cleared_again_after_a_split() {
     assert!(!connection.asks_again(SessionCommand::Flush, 0) && !connection.asks_again(SessionCommand::Flush, 5));
     assert!(connection.asks_again(SessionCommand::Flush, last) && connection.asks_again(SessionCommand::DbSize, 0));
 }
+
+/// It answered OK to whoever chose a table, and found the table in the catalog of before. Of two nodes, the one that was removed took
+/// itself for one that is alone, and said of each key that its partition has no leader yet.
+#[tokio::test]
+async fn no_table_is_chosen_on_a_node_that_was_removed() {
+    let first = TestNode::start(None, config());
+    let second = TestNode::start(Some(&first), config());
+    wait_for("both know each other", || (!first.store.is_alone() && !second.store.is_alone()).then_some(())).await;
+    first.create_table("t", EngineKind::Memory, 1).await;
+    let table = second.table("t").await;
+    let select = format!("SELECT {}", table.number().0);
+    let mut connection = connection(&second, &table);
+    assert_eq!(connection.given(&format!("TABLE t\n{select}")).await, "+OK\r\n+OK\r\n");
+    let node = second.store.node();
+    first.store.change_catalog(CatalogCommand::Drain { node, is_draining: true }).await.unwrap().unwrap();
+    wait_for("it holds nothing", || (first.store.catalog().replicas_on(node) == 0).then_some(())).await;
+    first.store.change_catalog(CatalogCommand::RemoveNode { node }).await.unwrap().unwrap();
+    wait_for("it is told", || second.store.is_removed().then_some(())).await;
+    for line in ["TABLE t", "TABLE other", select.as_str(), "SELECT 99", "GET k", "SET k v"] {
+        let reply = connection.given(line).await;
+        assert!(reply.starts_with("-ERR this node was removed from its cluster"), "{line}: {reply}");
+    }
+}

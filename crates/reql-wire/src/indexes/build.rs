@@ -328,7 +328,8 @@ impl Place<'_> {
                 let version = before.filter(|before| version() == Some(*before));
                 return Ok(Page { records: page.records, is_last: !page.is_cut, version });
             }
-            if self.ending.load(Ordering::Acquire) || Instant::now() >= until {
+            // Others are served meanwhile where this node has no lease.
+            if self.ending.load(Ordering::Acquire) || !self.table.may_settle(self.partition, until) {
                 return Err(RequestError::NotReady.into());
             }
             std::thread::park_timeout(UNSETTLED_PAUSE);

@@ -288,6 +288,27 @@ impl PartitionLedger {
         state.is_restored && state.ledger.has_no_intents() && state.ledger.unfinished().next().is_none()
     }
 
+    /// What stands here that has to be brought to its end, for people: how much, and the oldest.
+    pub fn describe(&self) -> String {
+        let state = self.state.lock();
+        let (intents, commits) = (state.ledger.intents().count(), state.ledger.unfinished().count());
+        let oldest = state.since.iter().min_by_key(|(_, since)| **since).map(|(id, since)| {
+            let decided = state.ledger.intents().find(|(other, _)| other == id).map(|(_, anchor)| anchor);
+            let place = |name: &PartitionName| format!("partition {} of table {}", name.partition, name.table);
+            let where_to = match decided {
+                Some(anchor) => format!("to be decided by {}", place(&anchor)),
+                None => {
+                    let others = state.ledger.unfinished().find(|(other, _)| other == id);
+                    let others: Vec<_> = others.into_iter().flat_map(|(_, others)| others).map(place).collect();
+                    format!("committed, to be resolved by {}", others.join(" and "))
+                }
+            };
+            format!(", the oldest {id} of {:.1} s, {where_to}", since.elapsed().as_secs_f64())
+        });
+        let unread = if state.is_restored { "" } else { " (not read yet)" };
+        format!("{intents} intents, {commits} commits{unread}{}", oldest.unwrap_or_default())
+    }
+
     /// The partition takes no new transactions for a moment.
     pub(crate) fn close(&self) {
         self.state.lock().closed_at = Some(Instant::now());

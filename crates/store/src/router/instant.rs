@@ -44,6 +44,12 @@ impl Table {
         Ok(None)
     }
 
+    /// Whether it is of use to read again what was refused since it is not [settled](crate::expiry_fence): not from `until` on, and not
+    /// while this node has no lease for the partition, or does not serve it. Then nobody knows when what is on its way will be applied.
+    pub fn may_settle(&self, partition: u32, until: Instant) -> bool {
+        self.has_lease(partition) && Instant::now() < until
+    }
+
     /// Whether what was read since a partition had the version `before` is of one instant, or need not be.
     pub fn is_one_instant(&self, partition: u32, reads: ReadMode, before: Option<u64>) -> bool {
         let is_same = before.is_some() && before == self.version(partition);
@@ -58,7 +64,7 @@ impl Store {
     /// Each try must go by the same time: what is on its way is applied soon, and no write that comes later finds alive what had expired by
     /// then. With a later time there might be something new each time.
     pub async fn settles(&self, table: &Table, partition: u32, until: Instant) -> bool {
-        let is_tried_again = table.has_lease(partition) && Instant::now() < until;
+        let is_tried_again = table.may_settle(partition, until);
         if is_tried_again {
             self.another_leader(PAUSE).await;
         }

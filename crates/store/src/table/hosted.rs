@@ -7,9 +7,8 @@ use crate::partition::Partition;
 use crate::request_times::TableTimes;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 use tessera_cluster::Indexes;
 use tessera_engine::Engine;
 use tessera_types::{Limits, NodeId, TableId, TableSchema, TableSettings};
@@ -19,8 +18,6 @@ pub struct HostedTable {
     pub(crate) id: TableId,
     /// Whether it came about by a split.
     pub(super) was_split: bool,
-    /// When this node heard that it took the place of a table with fewer partitions.
-    pub(super) split_heard: OnceLock<Instant>,
     /// How often an empty table has taken its place; see [`TableEntry::truncations`](tessera_cluster::TableEntry::truncations).
     pub(super) truncations_by_now: AtomicU32,
     pub(crate) schema: TableSchema,

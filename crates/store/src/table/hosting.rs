@@ -31,7 +31,6 @@ impl Table {
         let hosted = HostedTable {
             id: entry.id,
             was_split: entry.was_split(),
-            split_heard: OnceLock::new(),
             truncations_by_now: AtomicU32::new(entry.truncations),
             schema: entry.schema.clone(),
             limits,
@@ -57,6 +56,7 @@ impl Table {
             is_dropped: AtomicBool::new(entry.is_dropped()),
             is_splitting: AtomicBool::new(false),
             successor: ArcSwapOption::empty(),
+            split_heard: OnceLock::new(),
         }
     }
 
@@ -102,8 +102,11 @@ impl Table {
     /// The table was split or truncated, and another one has taken its place.
     pub fn replace_by(&self, successor: Arc<Self>) {
         self.is_splitting.store(true, Ordering::Release);
-        if successor.schema.partitions != self.schema.partitions {
-            let _ = successor.split_heard.set(Instant::now());
+        let is_split = successor.schema.partitions != self.schema.partitions;
+        // Whoever has not heard of a split yet does not hear of it by a truncation either.
+        let heard = if is_split { Some(Instant::now()) } else { self.split_heard() };
+        if let Some(heard) = heard {
+            let _ = successor.split_heard.set(heard);
         }
         self.successor.store(Some(successor));
         // Whoever sees this sees the rest.

@@ -6,6 +6,8 @@ use bytes::BytesMut;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tessera_consensus::Moment;
 use tessera_engine::{Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, Visit, mutation};
 use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, ValueKind};
 
@@ -261,4 +263,35 @@ fn what_was_found_alive_and_applied_during_a_read_is_not_hidden_either() {
         assert!(at == 0 || found.is_some(), "it was hidden, though it lives on");
     });
     assert!(matches!(outcome, Ok(()) | Err(RequestError::NotReady)), "{outcome:?}");
+}
+
+/// Clients from before a split were once taken for ones that know of it as soon as the table was truncated.
+#[test]
+fn a_table_that_is_truncated_was_split_when_it_was() {
+    let tables = [1, 2, 2].map(|partitions| TestTable::with_partitions(EngineKind::Memory, partitions));
+    let [before, split, emptied] = &tables;
+    split.replace_by(emptied.shared());
+    assert_eq!(emptied.split_heard(), None, "the node may have started since");
+    let emptied = TestTable::with_partitions(EngineKind::Memory, 2);
+    before.replace_by(split.shared());
+    let heard = split.split_heard();
+    assert!(heard.is_some());
+    split.replace_by(emptied.shared());
+    assert_eq!((emptied.split_heard(), split.split_heard()), (heard, heard));
+    // Who calls what it held by the number that it is recalled under has learned that, and the number of its partitions, since.
+    assert_eq!(split.renewed(&split.entry).split_heard(), None);
+}
+
+/// The builder of indexes waited for a partition whose leader was cut off, and other partitions waited for the builder.
+#[test]
+fn what_is_on_its_way_is_not_waited_for_without_a_lease() {
+    let table = TestTable::open(EngineKind::Memory);
+    let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(60));
+    assert!(table.may_settle(0, later) && !table.may_settle(0, now));
+    table.partitions[0].set_lease(Some(Moment::now()));
+    assert!(!table.may_settle(0, later), "its lease has ended");
+    table.partitions[0].set_lease(None);
+    assert!(table.may_settle(0, later));
+    table.partitions[0].stop_serving();
+    assert!(!table.may_settle(0, later));
 }

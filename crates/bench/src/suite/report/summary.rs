@@ -76,8 +76,8 @@ pub(super) fn notes(material: &Material) -> Vec<Block> {
     let disturbed = loads().filter(|load| load.warning().is_some()).count();
     let busy = (disturbed > 0).then(|| {
         format!(
-            "The machine was busy with something else in {disturbed} of {} cells: compare ratios of one cell, not figures, or measure them \
-             again on a quiet machine. How busy it was is told at the end.",
+            "In {disturbed} of {} cells the machine was busy with something else: compare ratios of one cell, not figures, or measure these \
+             cells again on a quiet machine. How busy it was is told at the end.",
             loads().count()
         )
     });

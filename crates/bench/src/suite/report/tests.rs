@@ -214,7 +214,7 @@ fn a_quick_report_says_so_and_shows_only_what_was_measured() {
     let markdown = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
     let title = "# A quick look at the published experiments, measured here\n\n> This is the report of a quick suite";
     assert!(markdown.starts_with(title), "{markdown}");
-    assert!(markdown.contains("\n> The machine was busy with something else in 1 of 1 cells"), "{markdown}");
+    assert!(markdown.contains("\n> In 1 of 1 cells the machine was busy with something else"), "{markdown}");
     assert!(!markdown.contains(&"| - ".repeat(9)), "{markdown}");
     assert!(markdown.contains("### Pegasus 2.4.0") && !markdown.contains("### Pegasus 1.12.2"), "{markdown}");
     let figures = quoted(&markdown.replace(')', "\""), "(figures/").join(" ");

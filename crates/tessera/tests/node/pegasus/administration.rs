@@ -216,6 +216,10 @@ fn a_table_is_split_and_clients_that_do_not_know_are_told() {
     let found: Vec<_> = (0..2).map(|partition| counts(&mut scans, partition, &all)).collect();
     assert!(found.iter().all(|(error, _)| error == "ERR_OK"), "{found:?}");
     assert_eq!(found.iter().map(|(_, count)| count).sum::<usize>(), keys.len(), "{found:?}");
+    let (mut asks, mut locates) = (Connection::to(port), Connection::to(port));
+    for client in [&mut asks, &mut locates] {
+        assert_eq!(counts(client, 0, &all).0, "ERR_OK");
+    }
 
     let table = Fields::default().string(1, "feeds");
     let into = |partitions: i32| Fields::default().string(1, "feeds").i32(2, partitions);
@@ -234,12 +238,13 @@ fn a_table_is_split_and_clients_that_do_not_know_are_told() {
     let config = meta.call("RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX", &table);
     assert!(config.has(&Fields::default().i32(2, 1).i32(3, 4)), "the same number, four partitions: {config:?}");
 
-    let mut moved = 0;
+    let (mut moved, mut new_place) = (0, None);
     for (hash_key, partition) in keys.iter().zip(before) {
         let get = message_of_blob("RPC_RRDB_RRDB_GET", 2, &key(hash_key, "s"));
         let mut reply = client.call(&v1(1, partition, &get));
         if reply.error == "ERR_PARENT_PARTITION_MISUSED" {
             moved += 1;
+            new_place = Some((hash_key, partition + 2));
             reply = client.call(&v1(1, partition + 2, &get));
         }
         assert_eq!((reply.error.as_str(), reply.code()), ("ERR_OK", 0), "{hash_key}");
@@ -256,6 +261,15 @@ fn a_table_is_split_and_clients_that_do_not_know_are_told() {
         let found: Vec<_> = (0..4).map(|partition| counts(client, partition, &all)).collect();
         assert!(found.iter().all(|(error, _)| error == "ERR_OK"), "{found:?}");
         assert_eq!(found.iter().map(|(_, count)| count).sum::<usize>(), keys.len(), "{found:?}");
+    }
+    // Whoever asks for a new partition knows of it, and whoever asks where partitions are is told.
+    let (hash_key, partition) = new_place.unwrap();
+    let get = message_of_blob("RPC_RRDB_RRDB_GET", 4, &key(hash_key, "s"));
+    let locate = message("RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX", 5, &table);
+    for (client, request) in [(&mut asks, v1(1, partition, &get)), (&mut locates, v1(0, 0, &locate))] {
+        assert_eq!(counts(client, 0, &all), (misused.clone(), 0));
+        assert_eq!(client.call(&request).error, "ERR_OK");
+        assert_eq!(counts(client, 0, &all).0, "ERR_OK");
     }
     // A scan of one hash key is for its partition.
     let mut ends = key(&keys[0], "");

@@ -20,10 +20,14 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// When the first table with one replica that is listed expires, when it was created and when dropped, in seconds since 1970.
 fn times(meta: &mut Meta) -> (u64, u64, u64) {
+    times_with(meta, 1)
+}
+
+/// When the first table with so many replicas that is listed expires, when it was created and when dropped, in seconds since 1970.
+fn times_with(meta: &mut Meta, replicas: i32) -> (u64, u64, u64) {
     // What stands before these fields is the number of replicas.
-    let before = [Fields::default().i32(8, 1).bytes(), vec![10, 0, 9]].concat();
+    let before = [Fields::default().i32(8, replicas).bytes(), vec![10, 0, 9]].concat();
     let list = meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, 0)).fields;
     let at = list.windows(before.len()).position(|window| window == before).unwrap() + before.len();
     let second = |at: usize| u64::from_be_bytes(list[at..at + 8].try_into().unwrap());
@@ -35,9 +39,13 @@ fn times(meta: &mut Meta) -> (u64, u64, u64) {
 fn a_table_says_when_it_was_created_and_dropped() {
     let data = TempDir::new().unwrap();
     let port = free_port();
+    let founded = now();
     let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
     let mut meta = Meta::at(port);
     let before = now();
+    // The table `default`, which no command creates.
+    let (_, created, dropped) = times_with(&mut meta, 3);
+    assert!((founded..=before).contains(&created) && dropped == 0, "{created} is not from {founded} on");
     meta.create("feeds", "ERR_OK");
     let created = times(&mut meta).1;
     assert!((before..=now()).contains(&created), "{created} is not from {before} on");
