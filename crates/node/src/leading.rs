@@ -43,16 +43,55 @@ impl NodeContext {
 
     /// Tells another node, or all, which groups this one leads: those who hold no replica have no other way to know.
     pub(crate) fn tell_leading(&self, node: Option<NodeId>) {
-        let mut payload = BytesMut::new();
-        for table in self.registry.open_tables() {
-            let serving = |(_, state): &(u32, &Partition)| state.is_serving();
-            let led = (0..).zip(table.partitions()).filter(serving);
-            led.for_each(|(partition, _)| put_leader(&mut payload, self.identity.node, &table, partition));
-        }
+        let payload = self.led_here();
         match node {
             _ if payload.is_empty() => {}
             Some(node) => self.transport.send(node, message::LEADS, &[payload], |payload, out| out.put_slice(payload)),
             None => self.transport.broadcast(message::LEADS, &payload),
         }
+    }
+
+    /// What others are told of the groups that this node leads.
+    fn led_here(&self) -> BytesMut {
+        let mut payload = BytesMut::new();
+        for table in self.registry.open_tables() {
+            // A partition that was sealed serves nothing, and is asked all the same what has become of transactions. Who has not heard of its
+            // leader before would never know whom to ask.
+            let is_told =
+                |(_, state): &(u32, &Partition)| state.is_serving() || table.is_splitting() && state.is_leading();
+            let led = (0..).zip(table.partitions()).filter(is_told);
+            led.for_each(|(partition, _)| put_leader(&mut payload, self.identity.node, &table, partition));
+        }
+        payload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::TestNode;
+    use tessera_cluster::CatalogCommand;
+    use tessera_types::UnixMillis;
+
+    /// A node without a replica that had not heard of the leader could not end a transaction for which it had to ask that partition: the
+    /// truncation hung for good.
+    #[tokio::test]
+    async fn who_leads_a_partition_that_is_sealed_is_told() {
+        let node = TestNode::start(|_| {});
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            let table = node.create_table(name, 1).await;
+            let group = group_of(table.id(), 0).0.to_le_bytes();
+            let is_told = || node.context.led_here().chunks(20).any(|told| told.starts_with(&group));
+            let has_its_place = || node.context.registry.open_tables().iter().any(|open| open.id() == table.id());
+            assert!(is_told());
+            table.partition(0).stop_serving();
+            assert!(!is_told(), "nobody needs to know");
+            node.change(CatalogCommand::truncate(name, UnixMillis::new(u64::MAX >> 1))).await;
+            if has_its_place() && is_told() && has_its_place() {
+                return;
+            }
+            assert!(!has_its_place(), "it is being truncated");
+        }
+        panic!("each table was truncated before it could be looked at");
     }
 }
