@@ -159,7 +159,7 @@ mod tests {
         assert!(!of(Operation::Update, 1, None).is_read(None));
         let both = Operation::ReadModifyWrite;
         assert_eq!([2, 1].map(|replies| of(both, replies, None).is_read(None)), [true, false]);
-        // With numbers, replies come in any order.
+        // Replies come in any order where requests have numbers.
         let numbered = of(both, 2, Some(7..9));
         assert_eq!([7, 8].map(|number| numbered.is_read(Some(number))), [true, false]);
     }

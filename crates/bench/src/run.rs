@@ -376,6 +376,16 @@ mod tests {
         }
     }
 
+    /// A server that does this with each connection, on a thread of its own. Returns where it is.
+    fn serve_each(act: fn(std::net::TcpStream)) -> SocketAddr {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            server.incoming().for_each(|stream| _ = std::thread::spawn(move || act(stream.unwrap())));
+        });
+        address
+    }
+
     /// What is done to warm up was once counted, and left a run waiting for operations that nobody began.
     #[test]
     fn a_run_of_so_many_operations_ends_after_them() {
@@ -398,17 +408,10 @@ mod tests {
     /// Reads of a table that was never loaded once looked like any others.
     #[test]
     fn reads_of_records_that_are_not_there_are_counted() {
-        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = server.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for stream in server.incoming() {
-                std::thread::spawn(move || {
-                    let mut stream = stream.unwrap();
-                    let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-                    for _ in lines.map_while(Result::ok).filter(|line| line == "GET") {
-                        let _ = stream.write_all(b"$-1\r\n");
-                    }
-                });
+        let address = serve_each(|mut stream| {
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for _ in lines.map_while(Result::ok).filter(|line| line == "GET") {
+                let _ = stream.write_all(b"$-1\r\n");
             }
         });
         let reads = run(&plan(address), &Arc::default(), || {}).unwrap().reads.summary();
@@ -419,19 +422,12 @@ mod tests {
     /// A server that expects TLS sends an alert and closes the connection. Its end, which was told together with the alert, was never read.
     #[test]
     fn a_connection_that_ends_behind_what_was_sent_is_an_error() {
-        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = server.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for stream in server.incoming() {
-                std::thread::spawn(move || {
-                    let mut stream = stream.unwrap();
-                    let _ = stream.read(&mut [0; 1 << 16]);
-                    stream.write_all(b"\x15\x03\x03\0\x02\x02\x46").unwrap();
-                    let _ = stream.shutdown(std::net::Shutdown::Write);
-                    // Without a reset, which would be told as an error of its own.
-                    std::mem::forget(stream);
-                });
-            }
+        let address = serve_each(|mut stream| {
+            let _ = stream.read(&mut [0; 1 << 16]);
+            stream.write_all(b"\x15\x03\x03\0\x02\x02\x46").unwrap();
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            // Without a reset, which would be told as an error of its own.
+            std::mem::forget(stream);
         });
         let progress = Arc::new(Progress::default());
         let (stopping, stopped) = (progress.clone(), std::sync::mpsc::channel());
@@ -449,14 +445,8 @@ mod tests {
     /// If it has not read all that was sent to it, such a server resets the connection, which was told as an error of reading.
     #[test]
     fn a_connection_that_is_reset_is_told_as_one_that_the_server_closed() {
-        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = server.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for stream in server.incoming() {
-                std::thread::spawn(move || {
-                    let _ = stream.unwrap().read(&mut [0; 1]);
-                });
-            }
+        let address = serve_each(|mut stream| {
+            let _ = stream.read(&mut [0; 1]);
         });
         let error = load(&plan(address), &Arc::default()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("closed a connection") && error.contains("--tls"), "{error}");

@@ -33,7 +33,7 @@ pub(crate) struct KnownPartitions {
 }
 
 impl KnownPartitions {
-    /// Of a client that came at a time.
+    /// A client that came at this time knows of no later split.
     pub(crate) fn since(came: Instant) -> Self {
         Self { came, known: Vec::new() }
     }
@@ -80,7 +80,7 @@ mod tests {
         assert!(!client.lacks(told) && client.lacks(asked), "the partition was there before");
         client.note_asked(asked, 2);
         assert!(!client.lacks(asked) && client.lacks(other));
-        // Of the next split it knows nothing.
+        // The client knows nothing of the next split.
         let again = table(1, 8, heard + SECOND);
         client.note_asked(again, 3);
         assert!(client.lacks(again) && !client.lacks(told));

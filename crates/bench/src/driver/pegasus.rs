@@ -282,7 +282,7 @@ struct ReplyCounter {
 
 /// What a reply says.
 struct Outcome {
-    /// Of the request.
+    /// The number of the request that it answers.
     number: i32,
     /// Whether a read has found no record.
     is_absent: bool,

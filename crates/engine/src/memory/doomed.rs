@@ -23,7 +23,7 @@ pub(super) type Freed = (Vec<Field>, Vec<Slot>, Option<Segment>);
 pub(super) struct Doomed {
     hash_keys: Vec<Fields>,
     spaces: Vec<SpaceRecords>,
-    /// Of indexes.
+    /// The segments of indexes that were cleared.
     segments: Vec<Segments>,
 }
 

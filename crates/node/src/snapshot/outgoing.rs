@@ -21,7 +21,7 @@ pub(super) const PAUSE: Duration = Duration::from_secs(5);
 
 /// The files, and the groups for which some are being written.
 pub(crate) struct Outgoing {
-    /// By number.
+    /// The files that can be fetched, by their numbers.
     pub(super) files: Mutex<HashMap<u64, Outgo>>,
     /// [`FILES_AT_ONCE`].
     pub(super) slots: Arc<Semaphore>,
